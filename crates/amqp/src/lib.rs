@@ -1,0 +1,3 @@
+//! AMQP 0.9.1 sessions as pure machines, and the server that moves their bytes.
+
+pub mod request;

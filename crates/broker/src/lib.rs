@@ -1,0 +1,1 @@
+//! Composes everything into the binary leveret.

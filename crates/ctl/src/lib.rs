@@ -1,0 +1,1 @@
+//! leveretctl, the operator's command line.

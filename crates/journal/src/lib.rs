@@ -1,0 +1,1 @@
+//! A durable append-only segmented log with group commit.

@@ -1,0 +1,1 @@
+//! The topology of exchanges, queues, bindings, users and policies, pure.

@@ -1,0 +1,1 @@
+//! leveret-perf, a load generator for any AMQP 0.9.1 broker.

@@ -1,0 +1,1 @@
+//! Tidy checks, run as tests.
