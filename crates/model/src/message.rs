@@ -13,6 +13,9 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+/// A route is at most 512 bytes long, so its length leaves this bit free.
+const DEAD_LETTERED: u16 = 1 << 15;
+
 /// A half-open range of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
@@ -37,6 +40,7 @@ pub struct Message {
     route: Span,
     properties: Span,
     body: Span,
+    dead_lettered: bool,
 }
 
 /// Why stored bytes are not a message.
@@ -69,7 +73,7 @@ impl Message {
         if !is_two_short_strings(route.of(&buffer)) {
             return Err(Malformed);
         }
-        Ok(Self { buffer, route, properties, body })
+        Ok(Self { buffer, route, properties, body, dead_lettered: false })
     }
 
     /// Copies the parts into a buffer of their own.
@@ -127,7 +131,23 @@ impl Message {
     /// The same route and body with other properties; copies the whole.
     #[must_use]
     pub fn with_properties(&self, properties: &[u8]) -> Self {
-        Self::from_parts(self.exchange(), self.routing_key(), properties, self.body())
+        Self {
+            dead_lettered: self.dead_lettered,
+            ..Self::from_parts(self.exchange(), self.routing_key(), properties, self.body())
+        }
+    }
+
+    /// Whether the broker has dead-lettered it: its `x-death` header is then the broker's own and
+    /// not something that a client made up.
+    pub fn is_dead_lettered(&self) -> bool {
+        self.dead_lettered
+    }
+
+    /// Says that its `x-death` header is the broker's own.
+    #[must_use]
+    pub fn dead_lettered(mut self) -> Self {
+        self.dead_lettered = true;
+        self
     }
 
     /// The length that [`Message::encode_into`] writes.
@@ -136,9 +156,11 @@ impl Message {
     }
 
     /// Writes the storage form: `[route len: u16][properties len: u32][route][properties][body]`,
-    /// numbers little-endian. The body's length is what remains, so the bytes must be framed.
+    /// numbers little-endian. The body's length is what remains, so the bytes must be framed. The
+    /// highest bit of the route's length says that the message was dead-lettered.
     pub fn encode_into(&self, out: &mut impl BufMut) {
-        out.put_u16_le(u16::try_from(self.route.len()).expect("two short strings are short"));
+        let route = u16::try_from(self.route.len()).expect("two short strings are short");
+        out.put_u16_le(if self.dead_lettered { route | DEAD_LETTERED } else { route });
         out.put_u32_le(self.properties.end - self.properties.start);
         out.put_slice(self.route());
         out.put_slice(self.properties());
@@ -153,17 +175,20 @@ impl Message {
         let (Some(route), Some(properties)) = (bytes.get(0..2), bytes.get(2..6)) else {
             return Err(Malformed);
         };
-        let route = u16::from_le_bytes(route.try_into().map_err(|_| Malformed)?) as usize;
+        let route = u16::from_le_bytes(route.try_into().map_err(|_| Malformed)?);
+        let dead_lettered = route & DEAD_LETTERED != 0;
+        let route = usize::from(route & !DEAD_LETTERED);
         let properties = u32::from_le_bytes(properties.try_into().map_err(|_| Malformed)?) as usize;
         let route_end = Self::OVERHEAD + route;
         let properties_end = route_end.checked_add(properties).ok_or(Malformed)?;
         let end = bytes.len();
-        Self::from_spans(
+        let message = Self::from_spans(
             bytes,
             Self::OVERHEAD..route_end,
             route_end..properties_end,
             properties_end..end.max(properties_end),
-        )
+        )?;
+        Ok(Self { dead_lettered, ..message })
     }
 
     /// The memory that keeping this message keeps alive, if nobody else holds its buffer.
@@ -175,7 +200,7 @@ impl Message {
     /// the large read buffer that it arrived in.
     #[must_use]
     pub fn detach(&self) -> Self {
-        Self::from_parts(self.exchange(), self.routing_key(), self.properties(), self.body())
+        self.with_properties(self.properties())
     }
 }
 
@@ -194,6 +219,8 @@ mod tests {
     #[test]
     fn storage_form_round_trips() {
         let message = Message::from_parts("amq.topic", "a.b", &[0x10, 0, 2], b"hello");
+        assert!(!message.is_dead_lettered());
+        let message = message.dead_lettered();
         let mut stored = BytesMut::new();
         message.encode_into(&mut stored);
         assert_eq!(stored.len(), message.encoded_len());
@@ -202,6 +229,7 @@ mod tests {
         assert_eq!(read.routing_key(), "a.b");
         assert_eq!(read.properties(), &[0x10, 0, 2]);
         assert_eq!(read.body(), b"hello");
+        assert!(read.is_dead_lettered() && read.detach().is_dead_lettered());
     }
 
     #[test]
