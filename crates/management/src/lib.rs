@@ -1,1 +1,4 @@
-//! HTTP API and Prometheus metrics.
+//! The HTTP API and the Prometheus metrics of a node.
+
+pub mod node;
+pub mod view;

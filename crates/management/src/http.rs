@@ -1,0 +1,10 @@
+//! What every endpoint shares: requests, answers, failures, lists, credentials.
+
+pub mod answer;
+pub mod body;
+pub mod credentials;
+pub mod failure;
+pub mod list;
+pub mod properties;
+pub mod table;
+pub mod uri;
