@@ -1,0 +1,393 @@
+//! Every key, in the order of the documented file: its name, kind, default and meaning.
+//!
+//! This table is the only place that knows a key's default and bounds. `config/leveret.toml` is written from
+//! it and [`super::Config`] is read through it; a test holds them together.
+
+use std::time::Duration;
+
+use super::value::{Kind, Unit};
+
+/// One key of the configuration.
+#[derive(Debug)]
+pub struct Key {
+    /// Dotted name; `_` joins words, so `__` never occurs and stands for the dot in the environment.
+    pub name: &'static str,
+    /// What it accepts.
+    pub kind: Kind,
+    /// Its default, in TOML.
+    pub default: &'static str,
+    /// What it means: sentences, one per line.
+    pub meaning: &'static str,
+    /// Whether its value is hidden when it is shown.
+    pub secret: bool,
+}
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+const GIB: u64 = 1024 * MIB;
+const TIB: u64 = 1024 * GIB;
+
+const TEXT: Kind = Kind::Text { empty: false };
+const TEXT_OR_NONE: Kind = Kind::Text { empty: true };
+const LIMIT: Kind = Kind::Count { min: 1, max: 1_000_000_000, unlimited: true };
+
+const fn size(min: u64, max: u64) -> Kind {
+    Kind::Size { min, max, percent: false }
+}
+
+const fn millis(min: u64, max: u64) -> Kind {
+    let (min, max) = (Duration::from_millis(min), Duration::from_millis(max));
+    Kind::Span { unit: Unit::Milliseconds, min, max, none: false }
+}
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
+    Key { name, kind, default, meaning, secret: false }
+}
+
+/// All keys.
+pub const KEYS: &[Key] = &[
+    key(
+        "node.name",
+        TEXT,
+        "\"leveret\"",
+        "Name of this node: what the HTTP API, metrics and peers call it.\n\
+         Letters, digits, '.', '-' and '_'. Do not change it once the node has data.",
+    ),
+    key(
+        "node.shards",
+        Kind::Count { min: 0, max: 256, unlimited: false },
+        "0",
+        "Number of tasks that share the work of all queues; 0 takes one per processor.",
+    ),
+    key(
+        "data_dir",
+        TEXT,
+        "\"data\"",
+        "Folder of everything that the node keeps: journal, metadata, identity.\n\
+         Created if missing; used by one node at a time. A relative path starts at the working folder.",
+    ),
+    key(
+        "listeners.amqp",
+        Kind::Address,
+        "\"0.0.0.0:5672\"",
+        "Where AMQP 0.9.1 clients connect without TLS.",
+    ),
+    key(
+        "listeners.amqps",
+        Kind::Address,
+        "\"none\"",
+        "Where AMQP 0.9.1 clients connect with TLS (usually port 5671). Needs tls.certificate and tls.key.",
+    ),
+    key(
+        "listeners.http",
+        Kind::Address,
+        "\"0.0.0.0:15672\"",
+        "Where the HTTP API and the web page are served.",
+    ),
+    key(
+        "listeners.metrics",
+        Kind::Address,
+        "\"0.0.0.0:15692\"",
+        "Where Prometheus scrapes /metrics. It asks for no password: keep it off public networks.",
+    ),
+    key(
+        "listeners.peer",
+        Kind::Address,
+        "\"none\"",
+        "Where other nodes connect. Accepted and checked, but unused: this version does not cluster.",
+    ),
+    key(
+        "cluster.name",
+        TEXT_OR_NONE,
+        "\"\"",
+        "Name of the cluster that clients are told; empty takes node.name.",
+    ),
+    key(
+        "cluster.peers",
+        Kind::List { words: &[] },
+        "[]",
+        "Nodes of the cluster, each \"NAME@ADDRESS:PORT\" with the peer listener's address.\n\
+         This version does not cluster: no entry, or this node alone.",
+    ),
+    key(
+        "memory.limit",
+        Kind::Size { min: 16 * MIB, max: 1024 * TIB, percent: true },
+        "\"60%\"",
+        "Resident memory at which the memory alarm stops publishers.\n\
+         A percentage counts of the cgroup's limit or, without one, of the machine's memory.",
+    ),
+    key(
+        "memory.message_cache",
+        size(MIB, 1024 * GIB),
+        "\"32MiB\"",
+        "Memory for bodies of waiting messages that the journal holds as well. What does not fit is read back\n\
+         from the journal before it is delivered.",
+    ),
+    key(
+        "disk.free_limit",
+        size(0, 1024 * TIB),
+        "\"256MiB\"",
+        "Free space of the data folder's file system under which the disk alarm stops publishers.\n\
+         Consuming, purging and deleting go on.",
+    ),
+    key("limits.connections", LIMIT, "\"unlimited\"", "Client connections of this node."),
+    key(
+        "limits.channels",
+        LIMIT,
+        "\"unlimited\"",
+        "Open channels of this node, all connections together.",
+    ),
+    key(
+        "limits.channels_per_connection",
+        Kind::Count { min: 1, max: 65535, unlimited: false },
+        "2047",
+        "Channels that one connection may open; what connection.tune offers as channel_max.",
+    ),
+    key("limits.consumers_per_channel", LIMIT, "\"unlimited\"", "Consumers of one channel."),
+    key(
+        "limits.queues",
+        LIMIT,
+        "\"unlimited\"",
+        "Queues of this node, all virtual hosts together.",
+    ),
+    key("limits.exchanges", LIMIT, "\"unlimited\"", "Exchanges, all virtual hosts together."),
+    key("limits.vhosts", LIMIT, "\"unlimited\"", "Virtual hosts."),
+    key(
+        "limits.message_size",
+        size(1, 512 * MIB),
+        "\"16MiB\"",
+        "Largest body of one message. A larger one closes its channel with 406.",
+    ),
+    key(
+        "limits.frame_size",
+        size(4 * KIB, 16 * MIB),
+        "\"128KiB\"",
+        "Largest AMQP frame; what connection.tune offers as frame_max. A client may lower it to 4096.",
+    ),
+    key(
+        "limits.initial_frame_size",
+        size(4 * KIB, 16 * MIB),
+        "\"8KiB\"",
+        "Largest frame before a client has logged in. Raise it for long tokens.",
+    ),
+    key(
+        "limits.outbox",
+        size(64 * KIB, GIB),
+        "\"1MiB\"",
+        "Bytes that may wait for one slow client; at this mark its consumers get no more until it has read.",
+    ),
+    key(
+        "heartbeat",
+        Kind::Span {
+            unit: Unit::Seconds,
+            min: Duration::from_secs(1),
+            max: Duration::from_secs(65535),
+            none: true,
+        },
+        "\"60s\"",
+        "Heartbeat interval offered to clients, in whole seconds. A peer silent for two intervals is closed.",
+    ),
+    key(
+        "handshake_timeout",
+        millis(100, 600_000),
+        "\"10s\"",
+        "From accept to connection.open; a client that needs longer is disconnected.",
+    ),
+    key(
+        "shutdown_timeout",
+        millis(0, 600_000),
+        "\"10s\"",
+        "After SIGTERM, how long clients may take to answer connection.close.",
+    ),
+    key(
+        "consumer_timeout",
+        Kind::Span {
+            unit: Unit::Milliseconds,
+            min: Duration::from_secs(1),
+            max: Duration::from_hours(365 * 24),
+            none: true,
+        },
+        "\"none\"",
+        "How long a delivery may stay unacknowledged before its channel is closed with 406.\n\
+         A queue's x-consumer-timeout or policy comes first.",
+    ),
+    key(
+        "journal.segment_size",
+        size(MIB, GIB),
+        "\"16MiB\"",
+        "Size of one journal file, written in full when it is made and used again and again.\n\
+         Disk use stays below three times the live bytes plus six segments.",
+    ),
+    key(
+        "journal.durability",
+        Kind::OneOf(&["synced", "written"]),
+        "\"synced\"",
+        "When a durable operation counts as done, and so when a publisher is confirmed.\n\
+         \"synced\": after the fdatasync that covers it; it survives a power cut.\n\
+         \"written\": after the write; it survives a crash of the process, not of the machine.",
+    ),
+    key(
+        "default_vhost",
+        TEXT,
+        "\"/\"",
+        "Virtual host made at the first start on an empty data folder.",
+    ),
+    key(
+        "default_user",
+        TEXT_OR_NONE,
+        "\"guest\"",
+        "User made at the first start on an empty data folder, as administrator with all permissions;\n\
+         empty makes none.",
+    ),
+    Key {
+        name: "default_pass",
+        kind: TEXT_OR_NONE,
+        default: "\"guest\"",
+        meaning: "Password of that user.",
+        secret: true,
+    },
+    key(
+        "loopback_users",
+        Kind::List { words: &[] },
+        "[\"guest\"]",
+        "Users that may log in from this machine only.",
+    ),
+    key(
+        "auth.mechanisms",
+        Kind::List { words: &["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"] },
+        "[\"PLAIN\", \"AMQPLAIN\", \"EXTERNAL\", \"ANONYMOUS\"]",
+        "Ways to log in that clients are offered.\n\
+         EXTERNAL is offered only where a client certificate was verified, ANONYMOUS only with auth.anonymous_user.",
+    ),
+    key(
+        "auth.anonymous_user",
+        TEXT,
+        "\"none\"",
+        "User that a client becomes by ANONYMOUS; \"none\" offers it to nobody.",
+    ),
+    key(
+        "tls.certificate",
+        TEXT_OR_NONE,
+        "\"\"",
+        "PEM file with the node's certificate and its chain. Read again when it changes.",
+    ),
+    key(
+        "tls.key",
+        TEXT_OR_NONE,
+        "\"\"",
+        "PEM file with the certificate's private key, not encrypted. Read again when it changes.",
+    ),
+    key(
+        "tls.ca",
+        TEXT_OR_NONE,
+        "\"\"",
+        "PEM file with the authorities that sign client certificates.",
+    ),
+    key(
+        "tls.verify",
+        Kind::OneOf(&["none", "optional", "required"]),
+        "\"none\"",
+        "Client certificates: \"none\" asks for none; \"optional\" verifies one that is sent; \"required\" refuses\n\
+         clients without one. The last two need tls.ca.",
+    ),
+    key(
+        "tls.versions",
+        Kind::List { words: &["1.2", "1.3"] },
+        "[\"1.2\", \"1.3\"]",
+        "TLS versions that are spoken.",
+    ),
+    key(
+        "tls.login_from",
+        Kind::OneOf(&["distinguished_name", "common_name"]),
+        "\"distinguished_name\"",
+        "Which part of a client's certificate names the user of EXTERNAL.",
+    ),
+    key(
+        "log.level",
+        TEXT,
+        "\"info\"",
+        "error, warn, info, debug or trace; or a filter per module such as \"info,journal=debug\".",
+    ),
+    key(
+        "log.format",
+        Kind::OneOf(&["text", "json"]),
+        "\"text\"",
+        "Log lines for people or, one JSON object per line, for machines. Logs go to standard error.",
+    ),
+];
+
+/// Names that RabbitMQ gives to what is called differently here, for the hint in a complaint.
+pub const RABBITMQ_NAMES: &[(&str, &str)] = &[
+    ("anonymous_login_user", "auth.anonymous_user"),
+    ("auth_mechanisms", "auth.mechanisms"),
+    ("channel_max", "limits.channels_per_connection"),
+    ("channel_max_per_node", "limits.channels"),
+    ("cluster_name", "cluster.name"),
+    ("cluster_exchange_limit", "limits.exchanges"),
+    ("cluster_queue_limit", "limits.queues"),
+    ("connection_max", "limits.connections"),
+    ("consumer_max_per_channel", "limits.consumers_per_channel"),
+    ("disk_free_limit.absolute", "disk.free_limit"),
+    ("frame_max", "limits.frame_size"),
+    ("initial_frame_max", "limits.initial_frame_size"),
+    ("listeners.ssl.default", "listeners.amqps"),
+    ("listeners.tcp.default", "listeners.amqp"),
+    ("log.console.formatter", "log.format"),
+    ("log.console.level", "log.level"),
+    ("management.tcp.port", "listeners.http"),
+    ("max_message_size", "limits.message_size"),
+    ("nodename", "node.name"),
+    ("prometheus.tcp.port", "listeners.metrics"),
+    ("ssl_cert_login_from", "tls.login_from"),
+    ("ssl_options.cacertfile", "tls.ca"),
+    ("ssl_options.certfile", "tls.certificate"),
+    ("ssl_options.keyfile", "tls.key"),
+    ("ssl_options.verify", "tls.verify"),
+    ("vhost_max", "limits.vhosts"),
+    ("vm_memory_high_watermark.absolute", "memory.limit"),
+    ("vm_memory_high_watermark.relative", "memory.limit"),
+];
+
+/// The key of this name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The environment variable that sets a key: `LEVERET_`, upper case, two underscores for each dot.
+pub fn variable(key: &Key) -> String {
+    format!("LEVERET_{}", key.name.replace('.', "__").to_ascii_uppercase())
+}
+
+/// The known name that is most like `name`, if any is like it at all.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    if let Some((_, ours)) = RABBITMQ_NAMES.iter().find(|(theirs, _)| *theirs == name) {
+        return Some(ours);
+    }
+    // The last part alone is often right while its table is not: "frame_size" for "limits.frame_size".
+    let last = |name: &str| name.rsplit('.').next().map(str::to_owned);
+    KEYS.iter()
+        .map(|key| {
+            let whole = distance(name, key.name);
+            let part = if last(name) == last(key.name) { 2 } else { usize::MAX };
+            (whole.min(part), key.name)
+        })
+        .min()
+        .filter(|(far, _)| *far <= 2.max(name.len() / 3))
+        .map(|(_, known)| known)
+}
+
+/// Edits (insert, delete, replace one character) that turn one name into the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (line, left) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, right) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(left != *right);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}

@@ -1,0 +1,34 @@
+//! Log output: levels, format, destination.
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Log, LogFormat};
+
+/// Sends everything that the process logs to standard error, as configured. Call it once, early.
+pub fn start(log: &Log) {
+    let filter = EnvFilter::try_new(&log.level).expect("log.level was checked");
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second call (several nodes in one test process) leaves the first logger in place.
+    let installed = match log.format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    if installed.is_err() {
+        tracing::debug!("logging was started before");
+    }
+}
+
+/// Judges `log.level`.
+///
+/// # Errors
+/// Why it is neither a level nor a filter.
+pub fn check_filter(level: &str) -> Result<(), String> {
+    // A bare word that is no level would be taken for a module's name, so "inf" would silence everything.
+    let known = ["off", "error", "warn", "info", "debug", "trace"];
+    for part in level.split(',') {
+        if !part.contains('=') && !known.contains(&part.trim().to_ascii_lowercase().as_str()) {
+            return Err(format!("{part:?} is none of {}", known.join(", ")));
+        }
+    }
+    EnvFilter::try_new(level).map(|_| ()).map_err(|error| error.to_string())
+}
