@@ -1,1 +1,17 @@
 //! A durable append-only segmented log with group commit.
+//!
+//! It stores payloads that are named by a stream and a sequence number, gives them back, and
+//! forgets them when they are released. It knows nothing of what the payloads mean. One instance
+//! owns one directory; one writer thread takes everything that waits, writes it at once, syncs
+//! once, and then moves the durable watermark.
+//!
+//! The modules stand in reading order. The format on disk is drawn in `docs/journal-format.md`.
+
+pub mod options;
+pub mod op;
+pub mod listener;
+pub mod error;
+pub mod stats;
+pub mod journal;
+pub mod recovery;
+pub mod disk;

@@ -1,0 +1,28 @@
+//! Who hears from the journal.
+
+use crate::op::Lsn;
+use std::io;
+
+/// Called by the writer thread, in order. Calls should return quickly: the writer waits.
+pub trait Listener: Send + Sync {
+    /// Everything up to `lsn` was synced to disk. `lsn` only grows.
+    fn durable(&self, lsn: Lsn);
+
+    /// The disk has no room for further puts (`true`), or has again. Puts that were handed over
+    /// wait in order; releases, notes and drops go on. The journal recovers by itself.
+    fn full(&self, full: bool);
+
+    /// Writing or syncing failed. Final: nothing is written or reported durable from now on, and
+    /// what was not reported durable may or may not be there after a restart. The owner stops.
+    fn failed(&self, error: &io::Error);
+}
+
+/// Hears nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Deaf;
+
+impl Listener for Deaf {
+    fn durable(&self, _: Lsn) {}
+    fn full(&self, _: bool) {}
+    fn failed(&self, _: &io::Error) {}
+}
