@@ -105,13 +105,14 @@ pub fn write_return(
     content::write(out, channel, message, frame_max);
 }
 
+/// Three frames around the method's ids, tags and flags, and the fixed part of the header.
+const FIXED: usize = 3 * frame::OVERHEAD + 24 + content::FIXED_LEN;
+
 /// Makes room for the frames of one message at once.
 #[inline]
 fn reserve(tail: &mut BytesMut, text_len: usize, message: &Message) {
     let body = message.body().len();
     let body = if body <= COPY_MAX { body } else { 0 };
-    // method: ids, tags, flags; header: the fixed part
-    const FIXED: usize = 3 * frame::OVERHEAD + 24 + content::FIXED_LEN;
     tail.reserve(FIXED + text_len + message.route().len() + message.properties().len() + body);
 }
 

@@ -226,11 +226,11 @@ pub fn peek(bytes: &[u8], frame_max: u32) -> Result<Option<FrameRef<'_>>, FrameE
         known => {
             let start = payload[..payload.len().min(16)].to_vec();
             let whole = payload.len() <= 16;
-            Err(if last != END {
-                FrameError::BadEnd { kind, channel, end: last, start, whole }
-            } else {
+            Err(if last == END {
                 debug_assert!(known.is_none(), "known kinds were dealt with");
                 FrameError::UnknownType { kind, channel, start, whole }
+            } else {
+                FrameError::BadEnd { kind, channel, end: last, start, whole }
             })
         }
     }

@@ -17,3 +17,5 @@ pub mod properties;
 pub mod publish;
 mod reader;
 pub mod table;
+#[cfg(test)]
+mod testing;
