@@ -108,7 +108,7 @@ pub struct Peer {
 pub struct Memory {
     /// Mark of the memory alarm; `limits::Budget` turns it into bytes.
     pub limit: MemoryLimit,
-    /// Bytes for bodies of waiting messages that the journal holds too.
+    /// Bytes for bodies of waiting messages that the journal holds too; `limits::Budget` may lower it.
     pub message_cache: u64,
 }
 
@@ -321,6 +321,7 @@ impl Effective {
         let mut complaints = Vec::new();
         for Written { name, raw, origin } in written {
             match keys::find(&name) {
+                None if is_foreign(&name, &origin) => {}
                 None => complaints.push(Complaint::unknown(origin, &name)),
                 Some(key) => match key.kind.read(&raw) {
                     None => complaints.push(Complaint::refused(origin, key, &raw)),
@@ -466,19 +467,6 @@ impl Effective {
             },
             message_cache: self.size("memory.message_cache"),
         };
-        if let MemoryLimit::Bytes(limit) = memory.limit
-            && memory.message_cache > limit / 2
-        {
-            complain(
-                "memory.message_cache",
-                format!(
-                    "memory.message_cache: {} exceeds half of memory.limit {}",
-                    value::Size(memory.message_cache),
-                    value::Size(limit)
-                ),
-            );
-        }
-
         let heartbeat = self.span("heartbeat");
         if heartbeat.is_some_and(|interval| interval.subsec_millis() != 0) {
             complain("heartbeat", "heartbeat: is not a whole number of seconds".to_owned());
@@ -626,6 +614,11 @@ impl fmt::Display for Effective {
         }
         Ok(())
     }
+}
+
+/// Whether a variable merely begins like ours: no table in its name, and like none of our keys.
+fn is_foreign(name: &str, origin: &Origin) -> bool {
+    matches!(origin, Origin::Environment(_)) && !name.contains('.') && keys::nearest(name).is_none()
 }
 
 fn default_setting(key: &'static Key) -> (&'static str, Setting) {

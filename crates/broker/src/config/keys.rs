@@ -111,17 +111,18 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "memory.limit",
-        Kind::Size { min: 16 * MIB, max: 1024 * TIB, percent: true },
+        Kind::Size { min: 0, max: 1024 * TIB, percent: true },
         "\"60%\"",
         "Resident memory at which the memory alarm stops publishers.\n\
-         A percentage counts of the cgroup's limit or, without one, of the machine's memory.",
+         A percentage counts of the cgroup's limit or, without one, of the machine's memory.\n\
+         0 stops publishers at once.",
     ),
     key(
         "memory.message_cache",
         size(MIB, 1024 * GIB),
         "\"32MiB\"",
         "Memory for bodies of waiting messages that the journal holds as well. What does not fit is read back\n\
-         from the journal before it is delivered.",
+         from the journal before it is delivered. At most a quarter of memory.limit is used.",
     ),
     key(
         "disk.free_limit",

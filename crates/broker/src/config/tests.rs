@@ -79,7 +79,7 @@ fn defaults_are_rabbitmqs_where_it_has_them() {
     assert_eq!(config.limits.channels_per_connection, 2047);
     assert_eq!(config.limits.frame_size, 131_072);
     assert_eq!(config.limits.message_size, 16 * 1024 * 1024);
-    assert_eq!(config.heartbeat, Some(Duration::from_secs(60)));
+    assert_eq!(config.heartbeat, Some(Duration::from_mins(1)));
     assert_eq!(config.memory.limit, MemoryLimit::Percent(60.0));
     assert_eq!(config.journal.durability, Durability::Synced);
     assert_eq!(config.consumer_timeout, None);
@@ -111,6 +111,7 @@ fn later_sources_override_earlier_ones_and_say_so() {
         ("LEVERET_SERVICE_HOST", "10.0.0.1"),
         ("LEVERET_PORT_5672_TCP_ADDR", "10.0.0.1"),
         ("LEVERET_PORT", "tcp://10.0.0.1:5672"),
+        ("LEVERET_BIN", "/opt/leveret"),
         ("HOME", "/"),
     ];
     lines.extend(written::environment(
@@ -160,6 +161,20 @@ fn every_mistake_is_reported_at_once_with_its_line() {
             "node.toml:9: unknown key journal.quite_something_else; config/leveret.toml lists all keys",
         ],
     );
+}
+
+#[test]
+fn a_misspelt_variable_is_refused() {
+    for (variable, hint) in [
+        ("LEVERET_LISTENERS__AMPQ", "unknown key listeners.ampq; did you mean listeners.amqp?"),
+        ("LEVERET_LISTENERS_AMQP", "unknown key listeners_amqp; did you mean listeners.amqp?"),
+        ("LEVERET_DATADIR", "unknown key datadir; did you mean data_dir?"),
+        ("LEVERET_SOME__THING", "unknown key some.thing; config/leveret.toml lists all keys"),
+    ] {
+        let lines = written::environment([(variable.to_owned(), String::new())].into_iter());
+        let complaints = Config::read(lines).expect_err(variable);
+        assert_eq!(complaints[0].to_string(), format!("environment {variable}: {hint}"));
+    }
 }
 
 #[test]

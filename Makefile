@@ -1,0 +1,58 @@
+# The menu: `make` prints it. Logic lives in xtask/; xtask/cargo.sh is cargo with RocksDB and the target folder set.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help deps check fix test cases acceptance run build bench fuzz doc image clean
+
+cargo := xtask/cargo.sh
+package := $(if $(CRATE),-p $(CRATE),--workspace)
+ARGS ?=
+
+help: ## print this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | column -t -s '|'
+
+deps: ## install what is missing (Debian packages, cargo-nextest) and compile RocksDB once per machine
+	@xtask/deps.sh
+
+check: deps ## static checks, never writes: format, lints, documentation
+	$(cargo) fmt --all --check
+	$(cargo) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(cargo) doc --workspace --no-deps --locked --quiet
+
+fix: deps ## rewrite what may be rewritten: lints, format, config/leveret.toml
+	$(cargo) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+	$(cargo) fmt --all
+	UPDATE=1 $(cargo) nextest run -p broker config::tests::the_documented_file
+
+test: deps ## all tests, or those of one crate: make test CRATE=queue
+	$(if $(filter-out e2e,$(CRATE)),,$(cargo) build --locked --bins)
+	$(cargo) nextest run --locked $(package) $(ARGS)
+
+cases: build ## the black-box cases at full counts against the release build
+	CASES=full LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) nextest run --locked -p e2e --profile cases $(ARGS)
+
+acceptance: build ## one acceptance line with its figure: make acceptance LINE=A5
+	LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) run --release --locked -p e2e --bin acceptance -- $(LINE) $(ARGS)
+
+run: deps ## one node, data in ./data: make run ARGS='--set listeners.amqp=127.0.0.1:5673'
+	$(cargo) build --release --locked -p broker --bin leveret
+	exec $$($(cargo) target)/release/leveret --set data_dir=data $(ARGS)
+
+build: deps ## release binaries leveret, leveretctl, leveret-perf in the target folder
+	$(cargo) build --release --locked --bin leveret --bin leveretctl --bin leveret-perf
+	@ls -lh $$($(cargo) target)/release/leveret{,ctl,-perf}
+
+bench: build ## compare with another broker in the same run: make bench PEER_URI=amqp://… PEER_PID=…
+	xtask/bench.sh
+
+fuzz: deps ## ten minutes per fuzz target (nightly): make fuzz TARGET=frame SECONDS=60
+	xtask/fuzz.sh
+
+doc: deps ## API documentation of the workspace
+	$(cargo) doc --workspace --no-deps --locked
+
+image: ## container image leveret:latest
+	docker build -f docker/Dockerfile -t leveret:latest .
+
+clean: ## remove the target folder and ./data; the compiled RocksDB stays
+	rm -rf "$$($(cargo) target)" data

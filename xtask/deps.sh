@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs what the other targets need, and only what is absent, so a second call costs a fraction of a second.
+#
+#   a C++ compiler   RocksDB
+#   libclang         its bindings (bindgen loads it)
+#   python3 + venv   the end-to-end tests with pika
+#   cargo-nextest    the test runner
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! command -v cargo >/dev/null; then
+  echo "cargo is missing: install Rust 1.95 or later with rustup (https://rustup.rs), then try again" >&2
+  exit 1
+fi
+
+has_libclang() {
+  ldconfig -p 2>/dev/null | grep -q 'libclang[-.0-9]*\.so' ||
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || [ -n "${LIBCLANG_PATH:-}" ]
+}
+has_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
+
+packages=()
+command -v "${CXX:-c++}" >/dev/null || packages+=(g++)
+has_libclang || packages+=(libclang-dev)
+has_venv || packages+=(python3 python3-venv)
+command -v make >/dev/null || packages+=(make)
+if [ ${#packages[@]} -gt 0 ]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "please install what Debian calls: ${packages[*]}" >&2
+    exit 1
+  fi
+  root=()
+  [ "$(id -u)" = 0 ] || root=(sudo)
+  echo "installing ${packages[*]}" >&2
+  "${root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
+fi
+
+cargo nextest --version >/dev/null 2>&1 || cargo install --locked --quiet cargo-nextest
+xtask/rocksdb.sh >/dev/null
