@@ -20,3 +20,11 @@ pub mod effect;
 pub mod head;
 
 pub mod queue;
+
+mod message;
+
+mod store;
+
+mod unsettled;
+
+mod consumers;

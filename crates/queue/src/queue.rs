@@ -1,23 +1,90 @@
-//! The machine. (Signatures first; the body follows.)
+//! The machine: one queue's state and the rules that change it.
+//!
+//! A message is in one of two states, and leaves for good by one of two effects:
+//!
+//! ```text
+//!            Enqueue                       Deliver, Got
+//!  ┄ arrival ───────► ready ──────────────────────────────────► unsettled
+//!        │             │ ▲                                       │  │  │
+//!        │             │ └── Return, Retry, Lost, TimedOut ──────┘  │  │
+//!        │             │     (unless it failed too often)           │  │
+//!        ▼             ▼                                            │  │
+//!    Rejected     expired, dropped, purged        failed too often, │  │ Accept
+//!    (no room)         │                          discarded         │  │
+//!                      ▼                                            ▼  ▼
+//!                  Release, or DeadLetter if there is an exchange for it
+//! ```
+//!
+//! With `no_ack` a message goes from ready to `Release` at once. A message that arrives while
+//! nothing is ready and a consumer is able to take it is never stored as ready at all.
+//!
+//! Invariants, outside of [`Queue::apply`]:
+//! - Not both: a message is ready and a consumer is able to take one (but for `more`).
+//! - No message at the head of its level has expired when it is delivered.
+//! - `DropHead`: what is ready is within the limits.
+//! - Everything unsettled is held by a consumer that is known here, or by `basic.get`.
 
-use model::id::Seq;
+mod settle;
+
+mod housekeeping;
+
+use model::id::{ConsumerId, Seq};
 use model::time::Timestamp;
 
-use crate::command::{Arrival, Command, Reply};
-use crate::effect::Effect;
+use crate::command::{Arrival, Command, Reply, Subscription};
+use crate::consumers::{Consumers, Single, Slot};
+use crate::effect::{Effect, Reason};
 use crate::head::{Head, Malformed};
-use crate::settings::Settings;
+use crate::message::{Message, NEVER};
+use crate::settings::{Overflow, Settings, Style};
+use crate::store::Ready;
+use crate::unsettled::Unsettled;
 
 /// One queue.
 #[derive(Debug, Clone)]
 pub struct Queue {
     settings: Settings,
+    ready: Ready,
+    consumers: Consumers,
+    /// What was taken by `basic.get`.
+    got: Unsettled,
+    unsettled: u64,
+    unsettled_bytes: u64,
+    /// The last arrival, to check that names ascend.
+    newest: Option<Seq>,
+    highest_delivered: Option<Seq>,
+    /// A settlement announced another one: what it made possible has not been done yet.
+    held_back: bool,
+    /// When the queue was last used, in the sense of `x-expires`.
+    used_at: Timestamp,
+    /// The driver was told that the queue has been idle for too long.
+    expired: bool,
+    /// No consumer times out before this.
+    next_timeout: Timestamp,
+    /// Spare room for messages on their way back.
+    returning: Vec<Message>,
 }
 
 impl Queue {
     /// An empty queue, first used `now`.
-    pub fn new(settings: Settings, _now: Timestamp) -> Self {
-        Self { settings }
+    pub fn new(settings: Settings, now: Timestamp) -> Self {
+        let mut consumers = Consumers::default();
+        consumers.set_single(Self::single(&settings));
+        Self {
+            ready: Ready::new(settings.style),
+            consumers,
+            got: Unsettled::default(),
+            unsettled: 0,
+            unsettled_bytes: 0,
+            newest: None,
+            highest_delivered: None,
+            held_back: false,
+            used_at: now,
+            expired: false,
+            next_timeout: NEVER,
+            returning: Vec::new(),
+            settings,
+        }
     }
 
     /// A queue that is about to be filled by [`Queue::restore_message`].
@@ -26,84 +93,140 @@ impl Queue {
     }
 
     /// Puts back a message as ready, in ascending order of `seq`. `redelivered`: it may have been
-    /// handed out, whatever the head says. Nothing expires before the first command.
+    /// handed out, whatever the head says. Nothing expires or is dropped before the first command.
     ///
     /// # Errors
     /// If `head` is not the stored form of a [`Head`].
+    ///
+    /// # Panics
+    /// If `seq` is not above all that were restored before.
     pub fn restore_message(
         &mut self,
-        _seq: Seq,
+        seq: Seq,
         head: &[u8],
-        _redelivered: bool,
+        redelivered: bool,
     ) -> Result<(), Malformed> {
-        Head::decode(head).map(|_| ())
+        let head = Head::decode(head)?;
+        self.accept_name(seq);
+        let mut message = Message::from_head(seq, &head);
+        message.delivered |= redelivered;
+        self.ready.push(message);
+        Ok(())
     }
 
-    /// Applies one command.
-    pub fn apply(
-        &mut self,
-        _now: Timestamp,
-        _command: Command,
-        _effects: &mut Vec<Effect>,
-    ) -> Reply {
-        Reply::Done
-    }
-
-    /// When [`Command::Tick`] is due, if at all.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        None
+    /// Applies one command: answers it and appends to `effects` what the driver owes, in order.
+    /// Perform the reply first.
+    ///
+    /// `effects` is this queue's alone until it is drained, since releases are merged with earlier
+    /// ones. `now` may be any time; if it runs backwards, deadlines are late, nothing else.
+    ///
+    /// # Panics
+    /// If an arrival's name is not above all earlier ones: the driver is broken.
+    pub fn apply(&mut self, now: Timestamp, command: Command, effects: &mut Vec<Effect>) -> Reply {
+        if self.held_back && !matches!(command, Command::Settle { .. }) {
+            self.catch_up(now, effects);
+        }
+        match command {
+            Command::Enqueue(arrival) => self.enqueue(now, &arrival, effects),
+            Command::Settle { consumer, first, last, outcome, more } => {
+                self.settle(now, consumer, first, last, outcome, more, effects);
+                Reply::Done
+            }
+            Command::Sent { consumer, messages, bytes } => {
+                self.sent(now, consumer, messages, bytes, effects);
+                Reply::Done
+            }
+            Command::Grant { consumer, count } => {
+                self.grant(now, consumer, count, effects);
+                Reply::Done
+            }
+            Command::Get { no_ack } => self.get(now, no_ack, effects),
+            Command::Consume(subscription) => self.consume(now, subscription, effects),
+            Command::Cancel { consumer } => {
+                self.cancel(now, consumer, false, effects);
+                Reply::Done
+            }
+            Command::Gone { consumer } => {
+                self.cancel(now, consumer, true, effects);
+                Reply::Done
+            }
+            Command::Purge => self.purge(effects),
+            Command::Delete { if_unused, if_empty } => self.delete(if_unused, if_empty, effects),
+            Command::Configure(settings) => {
+                self.configure(now, settings, effects);
+                Reply::Done
+            }
+            Command::Touch => {
+                if self.settings.style == Style::Classic {
+                    self.used(now);
+                }
+                Reply::Done
+            }
+            Command::Tick => {
+                self.tick(now, effects);
+                Reply::Done
+            }
+        }
     }
 
     /// The head of an arrival, without looking it up: what to store along with it.
     pub fn arrival_head(&self, now: Timestamp, arrival: &Arrival) -> Head {
-        Head {
-            bytes: arrival.bytes,
-            priority: self.settings.level(arrival.priority),
-            expires_at: self.settings.ttl(arrival.ttl).map(|ttl| now + ttl),
-            delivery_count: 0,
-            delivered: false,
-        }
+        self.arrival_message(now, arrival).head()
     }
 
-    /// The head of a message that is here, ready or unsettled.
-    pub fn head(&self, _seq: Seq) -> Option<Head> {
-        None
+    /// The head of a message that is here, ready or unsettled. Looks through all consumers.
+    pub fn head(&self, seq: Seq) -> Option<Head> {
+        self.ready
+            .find(seq)
+            .or_else(|| self.got.find(seq))
+            .or_else(|| self.consumers.iter().find_map(|consumer| consumer.held.find(seq)))
+            .map(|message| message.head())
     }
 
     /// Messages that wait.
     pub fn ready(&self) -> u64 {
-        0
+        self.ready.len()
     }
 
     /// Bytes of the bodies of messages that wait.
     pub fn ready_bytes(&self) -> u64 {
-        0
+        self.ready.bytes()
     }
 
     /// Messages that are handed out and not settled.
     pub fn unsettled(&self) -> u64 {
-        0
+        self.unsettled
     }
 
-    /// Bytes of the bodies of messages that are handed out.
+    /// Bytes of the bodies of messages that are handed out and not settled.
     pub fn unsettled_bytes(&self) -> u64 {
-        0
+        self.unsettled_bytes
     }
 
-    /// Subscriptions.
+    /// Subscriptions, without those that ended and still hold messages.
     pub fn consumers(&self) -> usize {
-        0
+        self.consumers.live()
+    }
+
+    /// How many messages this consumer holds; it may have been cancelled.
+    pub fn held_by(&self, consumer: ConsumerId) -> usize {
+        self.consumers.get(consumer).map_or(0, |consumer| consumer.held.len())
+    }
+
+    /// The single active consumer, if there is such a rule and such a consumer.
+    pub fn active(&self) -> Option<ConsumerId> {
+        self.consumers.active()
     }
 
     /// The oldest message that waits.
     pub fn oldest_ready(&self) -> Option<Seq> {
-        None
+        self.ready.oldest()
     }
 
-    /// No message above this one was ever handed out since the machine was made: a mark to store
-    /// at a stop, so that after a restart messages up to it are flagged as redelivered.
+    /// No message above this one was handed out since the machine was made: a mark to store at a
+    /// stop, so that after a restart messages up to it are flagged as redelivered.
     pub fn highest_delivered(&self) -> Option<Seq> {
-        None
+        self.highest_delivered
     }
 
     /// The effective arguments.
@@ -112,5 +235,334 @@ impl Queue {
     }
 
     /// Gives back spare memory; worth calling when the queue has been quiet for a while.
-    pub fn shrink(&mut self) {}
+    pub fn shrink(&mut self) {
+        self.ready.shrink();
+        self.consumers.shrink();
+        self.got.shrink();
+        self.returning = Vec::new();
+    }
+
+    fn enqueue(&mut self, now: Timestamp, arrival: &Arrival, effects: &mut Vec<Effect>) -> Reply {
+        let message = self.arrival_message(now, arrival);
+        self.expire(now, effects);
+        if self.settings.overflow != Overflow::DropHead && self.is_over(Some(&message)) {
+            if self.settings.overflow == Overflow::RejectPublishDlx && self.settings.dead_letter {
+                effects.push(Effect::DeadLetter { seq: arrival.seq, reason: Reason::MaxLen });
+            }
+            return Reply::Rejected;
+        }
+        self.accept_name(arrival.seq);
+        if self.ready.is_empty()
+            && let Some(slot) = self.consumers.next()
+        {
+            self.deliver(now, slot, message, effects);
+            return Reply::Enqueued;
+        }
+        self.ready.push(message);
+        self.drop_excess(effects);
+        if message.expires_at <= now {
+            self.expire(now, effects);
+        }
+        self.demand(effects);
+        Reply::Enqueued
+    }
+
+    fn get(&mut self, now: Timestamp, no_ack: bool, effects: &mut Vec<Effect>) -> Reply {
+        if self.settings.single_active_consumer {
+            return Reply::SingleActive;
+        }
+        self.used(now);
+        self.expire(now, effects);
+        let Some(mut message) = self.ready.pop() else { return Reply::Empty };
+        let reply = Reply::Got {
+            seq: message.seq,
+            redelivered: message.delivered,
+            delivery_count: message.delivery_count,
+            remaining: self.ready.len(),
+        };
+        self.highest_delivered = self.highest_delivered.max(Some(message.seq));
+        if no_ack {
+            release(effects, message.seq);
+        } else {
+            message.delivered = true;
+            self.unsettled += 1;
+            self.unsettled_bytes += u64::from(message.bytes);
+            self.got.insert(message, now);
+        }
+        reply
+    }
+
+    fn consume(
+        &mut self,
+        now: Timestamp,
+        subscription: Subscription,
+        effects: &mut Vec<Effect>,
+    ) -> Reply {
+        if self.consumers.contains(subscription.consumer) {
+            return Reply::Done;
+        }
+        let single = self.settings.single_active_consumer;
+        if self.consumers.in_exclusive_use()
+            || (subscription.exclusive && (single || self.consumers.live() > 0))
+        {
+            return Reply::ExclusiveUse;
+        }
+        self.used(now);
+        let slot = self.consumers.insert(subscription);
+        self.elect(effects);
+        self.consumers.refresh(slot);
+        self.catch_up(now, effects);
+        Reply::Done
+    }
+
+    fn cancel(
+        &mut self,
+        now: Timestamp,
+        consumer: ConsumerId,
+        gone: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(slot) = self.consumers.find(consumer) else { return };
+        let ends = !self.consumers.at(slot).cancelled;
+        if ends {
+            self.consumers.cancel(slot);
+        }
+        if gone {
+            self.take_back_all(slot, true, effects);
+        }
+        if ends {
+            self.elect(effects);
+        }
+        self.consumers.forget_idle(slot);
+        if ends && self.consumers.live() == 0 {
+            self.used(now);
+            if self.settings.auto_delete {
+                effects.push(Effect::LastConsumerGone);
+            }
+        }
+        self.catch_up(now, effects);
+    }
+
+    fn grant(
+        &mut self,
+        now: Timestamp,
+        consumer: ConsumerId,
+        count: u32,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(slot) = self.consumers.find(consumer) else {
+            if count > 0 {
+                effects.push(Effect::GrantUnused { consumer, count });
+            }
+            return;
+        };
+        if !self.consumers.at(slot).cancelled {
+            self.consumers.grant(slot, count);
+            self.dispatch(now, effects);
+        }
+        let unused =
+            if self.consumers.at(slot).cancelled { count } else { self.consumers.take_grant(slot) };
+        if unused > 0 {
+            effects.push(Effect::GrantUnused { consumer, count: unused });
+        }
+        self.catch_up(now, effects);
+    }
+
+    fn sent(
+        &mut self,
+        now: Timestamp,
+        consumer: ConsumerId,
+        messages: u32,
+        bytes: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(slot) = self.consumers.find(consumer) else { return };
+        let overhead = u64::from(messages) * u64::from(Subscription::DELIVERY_OVERHEAD);
+        let consumer = self.consumers.at_mut(slot);
+        consumer.unsent = consumer.unsent.saturating_sub(bytes.saturating_add(overhead));
+        self.consumers.refresh(slot);
+        if !self.ready.is_empty() {
+            self.catch_up(now, effects);
+        }
+    }
+
+    /// Hands out what is ready while somebody is able to take it.
+    fn dispatch(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        while !self.ready.is_empty() {
+            let Some(slot) = self.consumers.next() else { return };
+            self.expire(now, effects);
+            let Some(message) = self.ready.pop() else { return };
+            self.deliver(now, slot, message, effects);
+        }
+    }
+
+    /// Hands `message` to the consumer whose turn it is.
+    #[inline]
+    fn deliver(
+        &mut self,
+        now: Timestamp,
+        slot: Slot,
+        mut message: Message,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.highest_delivered = self.highest_delivered.max(Some(message.seq));
+        let consumer = self.consumers.at_mut(slot);
+        let delivery = Effect::Deliver {
+            consumer: consumer.terms.consumer,
+            seq: message.seq,
+            redelivered: message.delivered,
+            delivery_count: message.delivery_count,
+        };
+        if consumer.terms.window_bytes > 0 {
+            consumer.unsent +=
+                u64::from(message.bytes) + u64::from(Subscription::DELIVERY_OVERHEAD);
+        }
+        if consumer.terms.no_ack {
+            deliver_and_release(effects, delivery, message.seq);
+        } else {
+            effects.push(delivery);
+            message.delivered = true;
+            if consumer.terms.granted {
+                consumer.grant -= 1;
+            }
+            self.unsettled += 1;
+            self.unsettled_bytes += u64::from(message.bytes);
+            if consumer.held.is_empty() {
+                consumer.holds_since = now;
+                if let Some(timeout) = consumer.terms.timeout.or(self.settings.consumer_timeout) {
+                    self.next_timeout = self.next_timeout.min(now + timeout);
+                }
+            }
+            consumer.held.insert(message, now);
+        }
+        self.consumers.served(slot);
+    }
+
+    /// Does everything that has become due or possible.
+    fn catch_up(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        self.held_back = false;
+        self.expire(now, effects);
+        // A classic queue that is over its limit because messages came back drops the oldest of
+        // them rather than deliver them again; a quorum queue delivers first.
+        if self.settings.style == Style::Classic {
+            self.drop_excess(effects);
+        }
+        self.dispatch(now, effects);
+        if self.settings.style == Style::Quorum {
+            self.drop_excess(effects);
+        }
+        self.demand(effects);
+    }
+
+    /// Takes away what stands at the head of its level and has expired.
+    #[inline]
+    fn expire(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        if self.ready.has_deadlines() {
+            while let Some(message) = self.ready.pop_expired(now) {
+                self.drop(message.seq, Reason::Expired, effects);
+            }
+        }
+    }
+
+    /// Takes away what is over the limits.
+    #[inline]
+    fn drop_excess(&mut self, effects: &mut Vec<Effect>) {
+        if self.settings.overflow == Overflow::DropHead {
+            while self.is_over(None) {
+                let Some(message) = self.ready.drop_head() else { return };
+                self.drop(message.seq, Reason::MaxLen, effects);
+            }
+        }
+    }
+
+    /// Whether what is ready, and `arrival`, is more than the limits allow.
+    fn is_over(&self, arrival: Option<&Message>) -> bool {
+        let (more, more_bytes) = arrival.map_or((0, 0), |message| (1, u64::from(message.bytes)));
+        self.settings.max_length.is_some_and(|max| self.ready.len() + more > max)
+            || self
+                .settings
+                .max_length_bytes
+                .is_some_and(|max| self.ready.bytes() + more_bytes > max)
+    }
+
+    /// A message that left the queue goes to the dead letter exchange, or for good.
+    fn drop(&self, seq: Seq, reason: Reason, effects: &mut Vec<Effect>) {
+        if self.settings.dead_letter {
+            effects.push(Effect::DeadLetter { seq, reason });
+        } else {
+            release(effects, seq);
+        }
+    }
+
+    #[inline]
+    fn demand(&mut self, effects: &mut Vec<Effect>) {
+        if !self.ready.is_empty() {
+            self.consumers.demand(|consumer| effects.push(Effect::Demand { consumer }));
+        }
+    }
+
+    fn elect(&mut self, effects: &mut Vec<Effect>) {
+        if self.consumers.elect() {
+            effects.push(Effect::ActiveChanged { consumer: self.consumers.active() });
+        }
+    }
+
+    fn used(&mut self, now: Timestamp) {
+        self.used_at = now;
+        self.expired = false;
+    }
+
+    #[inline]
+    fn arrival_message(&self, now: Timestamp, arrival: &Arrival) -> Message {
+        Message {
+            seq: arrival.seq,
+            expires_at: self.settings.ttl(arrival.ttl).map_or(NEVER, |ttl| now + ttl),
+            bytes: arrival.bytes,
+            delivery_count: 0,
+            priority: self.settings.level(arrival.priority),
+            delivered: false,
+        }
+    }
+
+    #[inline]
+    fn accept_name(&mut self, seq: Seq) {
+        assert!(
+            self.newest.is_none_or(|newest| newest < seq),
+            "messages arrive in ascending order"
+        );
+        self.newest = Some(seq);
+    }
+
+    fn single(settings: &Settings) -> Option<Single> {
+        settings
+            .single_active_consumer
+            .then_some(Single { by_priority: settings.style == Style::Quorum })
+    }
+}
+
+/// Says that a message is gone for good, together with the one before it if possible.
+#[inline]
+fn release(effects: &mut Vec<Effect>, seq: Seq) {
+    if let Some(Effect::Release { last, .. }) = effects.last_mut()
+        && last.next() == seq
+    {
+        *last = seq;
+    } else {
+        effects.push(Effect::Release { first: seq, last: seq });
+    }
+}
+
+/// Delivers a message that is gone with that. If it continues the release that stands last, the
+/// delivery goes before the release, so that a stream of such deliveries ends in one release.
+#[inline]
+fn deliver_and_release(effects: &mut Vec<Effect>, delivery: Effect, seq: Seq) {
+    if let Some(Effect::Release { first, last }) = effects.last().copied()
+        && last.next() == seq
+    {
+        *effects.last_mut().expect("it was just read") = delivery;
+        effects.push(Effect::Release { first, last: seq });
+    } else {
+        effects.push(delivery);
+        effects.push(Effect::Release { first: seq, last: seq });
+    }
 }

@@ -1,0 +1,200 @@
+//! The messages that one consumer holds.
+//!
+//! ```text
+//!  line     7 8 · 10 · · 13 14      ascending; · = settled out of order
+//!  strays   3 9                     what was delivered after a younger one
+//! ```
+//!
+//! Deliveries mostly ascend, and settlements mostly come in the order of delivery: then both ends
+//! of the line are all that is touched. A message in the middle is found by binary search; settled
+//! ones leave a hole, and the line is closed up when more than half of it is holes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use model::id::Seq;
+use model::time::Timestamp;
+
+use crate::message::{Message, NEVER};
+
+/// A message that is held.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    message: Message,
+    /// When it was delivered. [`NEVER`] marks a hole.
+    since: Timestamp,
+}
+
+impl Held {
+    fn is_hole(&self) -> bool {
+        self.since == NEVER
+    }
+}
+
+/// Holes that are not worth closing up.
+const HOLES_MIN: usize = 32;
+
+/// What one consumer, or everybody who used `basic.get`, holds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Unsettled {
+    /// Never begins with a hole.
+    line: VecDeque<Held>,
+    holes: usize,
+    strays: BTreeMap<Seq, Held>,
+}
+
+impl Unsettled {
+    pub(crate) fn len(&self) -> usize {
+        self.line.len() - self.holes + self.strays.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.is_empty() && self.strays.is_empty()
+    }
+
+    /// Adds a message that was delivered at `since`.
+    pub(crate) fn insert(&mut self, message: Message, since: Timestamp) {
+        debug_assert!(since != NEVER, "the end of time is taken");
+        let held = Held { message, since };
+        if self.line.back().is_none_or(|youngest| youngest.message.seq < message.seq) {
+            self.line.push_back(held);
+        } else {
+            self.strays.insert(message.seq, held);
+        }
+    }
+
+    /// Removes what is held from `first` to `last`, in ascending order.
+    pub(crate) fn take(&mut self, first: Seq, last: Seq, mut taken: impl FnMut(&Message)) {
+        if self.strays.is_empty() {
+            self.take_line(first, last, taken);
+        } else if first == last {
+            match self.strays.remove(&first) {
+                Some(held) => taken(&held.message),
+                None => self.take_line(first, last, taken),
+            }
+        } else if first < last {
+            let mut all: Vec<Message> =
+                self.strays.range(first..=last).map(|(_, held)| held.message).collect();
+            for message in &all {
+                self.strays.remove(&message.seq);
+            }
+            self.take_line(first, last, |message| all.push(*message));
+            all.sort_unstable_by_key(|message| message.seq);
+            all.iter().for_each(taken);
+        }
+    }
+
+    /// Removes everything, in ascending order.
+    pub(crate) fn take_all(&mut self, taken: impl FnMut(&Message)) {
+        self.take(Seq(0), Seq(u64::MAX), taken);
+    }
+
+    /// When the one that is held for longest was delivered. Looks at all.
+    pub(crate) fn oldest_since(&self) -> Timestamp {
+        self.line.iter().chain(self.strays.values()).map(|held| held.since).min().unwrap_or(NEVER)
+    }
+
+    /// The names of all, in no particular order.
+    pub(crate) fn seqs(&self) -> impl Iterator<Item = Seq> {
+        let line = self.line.iter().filter(|held| !held.is_hole());
+        line.chain(self.strays.values()).map(|held| held.message.seq)
+    }
+
+    pub(crate) fn find(&self, seq: Seq) -> Option<Message> {
+        let place = self.line.binary_search_by_key(&seq, |held| held.message.seq).ok();
+        let in_line = place.map(|place| &self.line[place]).filter(|held| !held.is_hole());
+        in_line.or_else(|| self.strays.get(&seq)).map(|held| held.message)
+    }
+
+    /// Gives back spare memory.
+    pub(crate) fn shrink(&mut self) {
+        self.line.shrink_to_fit();
+    }
+
+    fn take_line(&mut self, first: Seq, last: Seq, mut taken: impl FnMut(&Message)) {
+        while let Some(front) = self.line.front() {
+            if front.is_hole() {
+                self.holes -= 1;
+            } else if front.message.seq < first {
+                break;
+            } else if front.message.seq > last {
+                return;
+            } else {
+                taken(&front.message);
+            }
+            self.line.pop_front();
+        }
+        if self.line.is_empty() {
+            return;
+        }
+        let start = self.line.partition_point(|held| held.message.seq < first);
+        for held in self.line.range_mut(start..) {
+            if held.message.seq > last {
+                break;
+            }
+            if !held.is_hole() {
+                held.since = NEVER;
+                self.holes += 1;
+                taken(&held.message);
+            }
+        }
+        if self.holes > HOLES_MIN && self.holes * 2 > self.line.len() {
+            self.line.retain(|held| !held.is_hole());
+            self.holes = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(seq: u64) -> Message {
+        Message {
+            seq: Seq(seq),
+            expires_at: NEVER,
+            bytes: 1,
+            delivery_count: 0,
+            priority: 0,
+            delivered: true,
+        }
+    }
+
+    fn take(held: &mut Unsettled, first: u64, last: u64) -> Vec<u64> {
+        let mut seqs = Vec::new();
+        held.take(Seq(first), Seq(last), |message| seqs.push(message.seq.0));
+        seqs
+    }
+
+    #[test]
+    fn runs_come_out_ascending_wherever_they_were() {
+        let mut held = Unsettled::default();
+        for seq in [5, 6, 9, 2, 7, 12] {
+            held.insert(message(seq), Timestamp(seq));
+        }
+        assert_eq!(held.len(), 6);
+        assert_eq!(held.oldest_since(), Timestamp(2));
+        assert_eq!(take(&mut held, 6, 9), [6, 7, 9]);
+        assert_eq!(take(&mut held, 6, 9), [0; 0]);
+        assert_eq!(held.find(Seq(9)), None);
+        assert_eq!(held.find(Seq(2)), Some(message(2)));
+        assert_eq!(take(&mut held, 9, 3), [0; 0], "a run that ends before it begins is empty");
+        assert_eq!(take(&mut held, 0, u64::MAX), [2, 5, 12]);
+        assert!(held.is_empty());
+        assert_eq!(held.len(), 0);
+    }
+
+    #[test]
+    fn one_old_message_does_not_keep_the_others_room() {
+        let mut held = Unsettled::default();
+        for seq in 0..100_000 {
+            held.insert(message(seq), Timestamp(0));
+            if seq > 0 {
+                assert_eq!(take(&mut held, seq, seq), [seq]);
+            }
+            assert!(held.line.len() <= 2 * HOLES_MIN + 2);
+        }
+        assert_eq!(held.len(), 1);
+        assert_eq!(take(&mut held, 0, 0), [0]);
+        assert!(held.is_empty());
+    }
+}
