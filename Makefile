@@ -45,8 +45,8 @@ build: deps ## release binaries leveret, leveretctl, leveret-perf in the target 
 bench: build ## compare with another broker in the same run: make bench PEER_URI=amqp://… PEER_PID=…
 	xtask/bench.sh
 
-fuzz: deps ## ten minutes per fuzz target (nightly): make fuzz TARGET=frame SECONDS=60
-	xtask/fuzz.sh
+fuzz: deps ## ten minutes for each fuzzer: make fuzz TARGET=frames SECONDS_EACH=60
+	TARGET='$(TARGET)' SECONDS_EACH='$(SECONDS_EACH)' xtask/fuzz.sh
 
 doc: deps ## API documentation of the workspace
 	$(cargo) doc --workspace --no-deps --locked
