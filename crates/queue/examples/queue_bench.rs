@@ -17,9 +17,13 @@ use queue::settings::{Settings, Style};
 const NOW: Timestamp = Timestamp(1_000_000);
 
 fn main() {
-    let messages = std::env::args().nth(1).map_or(10_000_000, |count| {
+    let mut arguments = std::env::args().skip(1);
+    let messages = arguments.next().map_or(10_000_000, |count| {
         count.parse().expect("the first argument is a number of messages")
     });
+    if let Some(what) = arguments.next() {
+        return backlog(&what, messages);
+    }
     flow("one consumer, ack each", messages, 1, 1, |_| {});
     flow("one consumer, ack every 10", messages, 1, 10, |_| {});
     flow("one consumer, ack every 1000", messages, 1, 1000, |_| {});
@@ -29,11 +33,13 @@ fn main() {
         terms.timeout = Some(Millis(1_800_000));
     });
     flow("ten consumers, ack each run", messages, 10, 10, |terms| terms.prefetch = 100);
-    backlog("ordinary", messages, &Settings::new(Style::Classic));
-    let ttl = Settings { message_ttl: Some(Millis(60_000)), ..Settings::new(Style::Classic) };
-    backlog("with a deadline", messages, &ttl);
-    let levels = Settings { max_priority: Some(9), ..Settings::new(Style::Classic) };
-    backlog("ten priorities", messages, &levels);
+    for what in ["ordinary", "deadline", "priorities"] {
+        // Each in a process of its own, or it would fill the room that the last one left.
+        let program = std::env::current_exe().expect("a running program has a path");
+        let status =
+            std::process::Command::new(program).args([&messages.to_string(), what]).status();
+        assert!(status.is_ok_and(|status| status.success()), "backlog of {what}");
+    }
 }
 
 fn arrival(seq: u64) -> Command {
@@ -111,7 +117,14 @@ fn flow(
 }
 
 /// All messages wait first, then they are delivered and settled.
-fn backlog(what: &str, messages: u64, settings: &Settings) {
+fn backlog(what: &str, messages: u64) {
+    let plain = Settings::new(Style::Classic);
+    let settings = match what {
+        "ordinary" => plain,
+        "deadline" => Settings { message_ttl: Some(Millis(60_000)), ..plain },
+        "priorities" => Settings { max_priority: Some(9), ..plain },
+        _ => panic!("no backlog of that kind"),
+    };
     let mut effects = Vec::new();
     let before = resident();
     let mut queue = Queue::new(settings.clone(), NOW);

@@ -20,7 +20,7 @@
 //!
 //! Invariants, outside of [`Queue::apply`]:
 //! - Not both: a message is ready and a consumer is able to take one (but for `more`).
-//! - No message at the head of its level has expired when it is delivered.
+//! - No message at the head of its level has expired.
 //! - `DropHead`: what is ready is within the limits.
 //! - Everything unsettled is held by a consumer that is known here, or by `basic.get`.
 
@@ -260,9 +260,7 @@ impl Queue {
         }
         self.ready.push(message);
         self.drop_excess(effects);
-        if message.expires_at <= now {
-            self.expire(now, effects);
-        }
+        self.expire(now, effects);
         self.demand(effects);
         Reply::Enqueued
     }
@@ -274,22 +272,19 @@ impl Queue {
         self.used(now);
         self.expire(now, effects);
         let Some(mut message) = self.ready.pop() else { return Reply::Empty };
-        let reply = Reply::Got {
-            seq: message.seq,
-            redelivered: message.delivered,
-            delivery_count: message.delivery_count,
-            remaining: self.ready.len(),
-        };
-        self.highest_delivered = self.highest_delivered.max(Some(message.seq));
+        let (seq, redelivered) = (message.seq, message.delivered);
+        self.highest_delivered = self.highest_delivered.max(Some(seq));
         if no_ack {
-            release(effects, message.seq);
+            release(effects, seq);
         } else {
             message.delivered = true;
             self.unsettled += 1;
             self.unsettled_bytes += u64::from(message.bytes);
             self.got.insert(message, now);
         }
-        reply
+        self.expire(now, effects);
+        let remaining = self.ready.len();
+        Reply::Got { seq, redelivered, delivery_count: message.delivery_count, remaining }
     }
 
     fn consume(
@@ -451,6 +446,7 @@ impl Queue {
         if self.settings.style == Style::Quorum {
             self.drop_excess(effects);
         }
+        self.expire(now, effects);
         self.demand(effects);
     }
 
