@@ -1,1 +1,16 @@
-//! Real processes with real clients.
+//! Real processes with real clients: the harness of the end-to-end tests.
+//!
+//! The cases stand in `tests/`, one function per promise; the longer measurements are the binary
+//! `acceptance`. `README.md` says which cases exist and how to point them at another broker.
+//!
+//! The client here is written by hand on purpose: it shares no codec with the broker, so that an
+//! error in one is not hidden by the same error in the other, and it can send what no library
+//! would.
+
+pub mod broker;
+pub mod client;
+pub mod codec;
+pub mod content;
+pub mod http;
+pub mod node;
+pub mod wait;

@@ -1,0 +1,319 @@
+//! A broker process of our own: started, killed and restarted by the test that owns it.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::client::connect::Options;
+use crate::http::Api;
+use crate::wait;
+
+/// Where the broker's binary is: `LEVERET_BIN`, else beside the test's own target directory.
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("LEVERET_BIN") {
+        return path.into();
+    }
+    let own = std::env::current_exe().expect("a process knows its executable");
+    own.ancestors()
+        .skip(1)
+        .map(|folder| folder.join("leveret"))
+        .find(|path| path.is_file())
+        .expect("the broker must be built first (make build), or LEVERET_BIN must name it")
+}
+
+/// A port on loopback that nobody listens on now.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// How a node is started.
+#[derive(Debug)]
+pub struct Setup {
+    settings: Vec<(String, String)>,
+    directory: Option<PathBuf>,
+    environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// Three listeners on loopback, a data directory of its own, defaults for the rest.
+    pub fn new() -> Self {
+        Self { settings: Vec::new(), directory: None, environment: Vec::new() }
+    }
+
+    /// Sets a configuration key, as `--set KEY=VALUE`.
+    #[must_use]
+    pub fn set(mut self, key: &str, value: impl ToString) -> Self {
+        self.settings.push((key.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Uses a data directory that outlives the node.
+    #[must_use]
+    pub fn directory(mut self, directory: &Path) -> Self {
+        self.directory = Some(directory.to_owned());
+        self
+    }
+
+    /// Sets an environment variable of the process.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts the node and waits until it serves.
+    pub fn start(self) -> Node {
+        let mut node = self.spawn();
+        node.await_ready();
+        node
+    }
+
+    /// Starts the process and does not wait.
+    pub fn spawn(self) -> Node {
+        let scratch = TempDir::new().expect("temporary directories can be made");
+        let directory = self.directory.unwrap_or_else(|| scratch.path().join("data"));
+        let [amqp, http, metrics] =
+            [(); 3].map(|()| SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
+        let mut arguments = vec![
+            format!("data_dir={}", directory.display()),
+            format!("listeners.amqp={amqp}"),
+            format!("listeners.http={http}"),
+            format!("listeners.metrics={metrics}"),
+        ];
+        arguments.extend(self.settings.iter().map(|(key, value)| format!("{key}={value}")));
+        let log = scratch.path().join("log");
+        let mut node = Node {
+            child: None,
+            scratch,
+            directory,
+            log,
+            arguments,
+            environment: self.environment,
+            amqp,
+            http,
+            metrics,
+            quiet: false,
+        };
+        node.run();
+        node
+    }
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A broker process. Killed when dropped; its log is printed if the test fails.
+#[derive(Debug)]
+pub struct Node {
+    child: Option<Child>,
+    scratch: TempDir,
+    /// Its data directory.
+    pub directory: PathBuf,
+    log: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    /// Its AMQP listener.
+    pub amqp: SocketAddr,
+    /// Its HTTP listener.
+    pub http: SocketAddr,
+    /// Its metrics listener.
+    pub metrics: SocketAddr,
+    /// Whether the log is kept to ourselves when the test fails.
+    pub quiet: bool,
+}
+
+impl Node {
+    /// Starts the process on the same data directory and ports.
+    pub fn run(&mut self) {
+        assert!(self.child.is_none(), "the node already runs");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .expect("the log file can be written");
+        let errors = log.try_clone().expect("a file handle can be cloned");
+        let mut command = Command::new(binary());
+        for argument in &self.arguments {
+            command.arg("--set").arg(argument);
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        self.child = Some(command.spawn().expect("the broker's binary can be started"));
+    }
+
+    /// Changes settings for the next start.
+    pub fn set(&mut self, key: &str, value: impl ToString) {
+        let prefix = format!("{key}=");
+        self.arguments.retain(|argument| !argument.starts_with(&prefix));
+        self.arguments.push(format!("{prefix}{}", value.to_string()));
+    }
+
+    /// Waits until AMQP and HTTP serve.
+    ///
+    /// # Panics
+    /// If the process exits, or does not serve in time.
+    pub fn await_ready(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if self.serves() {
+                return;
+            }
+            if let Some(status) = self.exited() {
+                panic!("the broker exited with {status} instead of serving:\n{}", self.log());
+            }
+            assert!(Instant::now() < deadline, "the broker does not serve:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Whether AMQP and HTTP serve now.
+    pub fn serves(&self) -> bool {
+        let ready = Api::new(self.http)
+            .anonymous()
+            .request("GET", "/api/health/checks/ready-to-serve-clients", None)
+            .is_ok_and(|answer| answer.status == 200);
+        ready && Options::new(self.amqp).connect().is_ok_and(|client| client.close().is_ok())
+    }
+
+    /// Whether a handshake over AMQP succeeds now.
+    pub fn serves_amqp(&self) -> bool {
+        Options::new(self.amqp).connect().is_ok()
+    }
+
+    /// How the process ended, if it did.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().expect("our own child can be waited for")?;
+        self.child = None;
+        Some(status)
+    }
+
+    /// Waits for the process to end by itself.
+    pub fn await_exit(&mut self) -> ExitStatus {
+        wait::until_some("the broker exits", || self.exited())
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the node runs").id()
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("our own child can be killed");
+            child.wait().expect("our own child can be waited for");
+        }
+    }
+
+    /// Sends SIGTERM and does not wait.
+    pub fn signal_stop(&self) {
+        let status = Command::new("kill").arg("-TERM").arg(self.pid().to_string()).status();
+        assert!(status.is_ok_and(|status| status.success()), "SIGTERM can be sent");
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal_stop();
+        self.await_exit()
+    }
+
+    /// SIGTERM, then a new process on the same data; how long the start took until it served.
+    pub fn restart(&mut self) -> Duration {
+        self.stop();
+        self.start_again()
+    }
+
+    /// SIGKILL, then a new process on the same data; how long the start took until it served.
+    pub fn crash(&mut self) -> Duration {
+        self.kill();
+        self.start_again()
+    }
+
+    /// A new process on the same data; how long the start took until it served AMQP.
+    pub fn start_again(&mut self) -> Duration {
+        let begin = Instant::now();
+        self.run();
+        self.await_ready();
+        begin.elapsed()
+    }
+
+    /// What the node has logged.
+    pub fn log(&self) -> String {
+        fs::read(&self.log)
+            .map(|log| String::from_utf8_lossy(&log).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+        let kib: u64 =
+            line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or_default();
+        kib * 1024
+    }
+
+    /// Open file descriptors.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).map(Iterator::count).unwrap_or_default()
+    }
+
+    /// CPU time used so far.
+    pub fn cpu(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        let ticks: u64 = after_name
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|text| text.parse::<u64>().ok())
+            .sum();
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// Bytes that the data directory occupies on disk.
+    pub fn disk(&self) -> u64 {
+        occupied(&self.directory)
+    }
+}
+
+/// Bytes that a directory occupies on disk, with all below it.
+pub fn occupied(directory: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    entries
+        .filter_map(Result::ok)
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => occupied(&entry.path()),
+            Ok(metadata) => metadata.blocks() * 512,
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() && !self.quiet {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = lines.get(lines.len().saturating_sub(60)..).unwrap_or_default();
+            eprintln!("--- the broker's log, last lines ---\n{}\n---", tail.join("\n"));
+        }
+    }
+}
+
+impl Node {
+    /// A directory that lives as long as this node, beside its data.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+}
