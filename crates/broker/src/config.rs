@@ -158,19 +158,14 @@ pub struct Limits {
 /// The journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Journal {
-    /// Bytes of one segment.
+    /// Bytes of one segment, 1 MiB to 1 GiB.
     pub segment_size: u64,
-    /// When a durable operation is done.
-    pub durability: Durability,
-}
-
-/// When a durable operation is done and may be confirmed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// After the `fdatasync` that covers it.
-    Synced,
-    /// After the write.
-    Written,
+    /// Empty segments that publishing may not touch, 2 to 64.
+    pub reserve_segments: u32,
+    /// How long acknowledgements may wait for an `fdatasync`, up to 1 s.
+    pub sync_delay: Duration,
+    /// How long acknowledgements may wait to be written, at most `sync_delay`.
+    pub write_delay: Duration,
 }
 
 /// What is made at the first start on an empty data folder.
@@ -467,6 +462,24 @@ impl Effective {
             },
             message_cache: self.size("memory.message_cache"),
         };
+        let journal = Journal {
+            segment_size: self.size("journal.segment_size"),
+            reserve_segments: u32::try_from(self.count("journal.reserve_segments"))
+                .expect("bounded to 64"),
+            sync_delay: self.time("journal.sync_delay"),
+            write_delay: self.time("journal.write_delay"),
+        };
+        if journal.write_delay > journal.sync_delay {
+            complain(
+                "journal.write_delay",
+                format!(
+                    "journal.write_delay: {} exceeds journal.sync_delay {}",
+                    value::Span(journal.write_delay),
+                    value::Span(journal.sync_delay)
+                ),
+            );
+        }
+
         let heartbeat = self.span("heartbeat");
         if heartbeat.is_some_and(|interval| interval.subsec_millis() != 0) {
             complain("heartbeat", "heartbeat: is not a whole number of seconds".to_owned());
@@ -512,13 +525,7 @@ impl Effective {
             handshake_timeout: self.time("handshake_timeout"),
             shutdown_timeout: self.time("shutdown_timeout"),
             consumer_timeout: self.span("consumer_timeout"),
-            journal: Journal {
-                segment_size: self.size("journal.segment_size"),
-                durability: match self.text("journal.durability").as_str() {
-                    "written" => Durability::Written,
-                    _ => Durability::Synced,
-                },
-            },
+            journal,
             first_start: FirstStart {
                 vhost: self.text("default_vhost"),
                 user: self.optional("default_user"),

@@ -215,17 +215,30 @@ pub const KEYS: &[Key] = &[
     key(
         "journal.segment_size",
         size(MIB, GIB),
-        "\"16MiB\"",
+        "\"32MiB\"",
         "Size of one journal file, written in full when it is made and used again and again.\n\
-         Disk use stays below three times the live bytes plus six segments.",
+         Disk use stays below three times the live bytes plus six segments. Existing files keep their size.",
     ),
     key(
-        "journal.durability",
-        Kind::OneOf(&["synced", "written"]),
-        "\"synced\"",
-        "When a durable operation counts as done, and so when a publisher is confirmed.\n\
-         \"synced\": after the fdatasync that covers it; it survives a power cut.\n\
-         \"written\": after the write; it survives a crash of the process, not of the machine.",
+        "journal.reserve_segments",
+        Kind::Count { min: 2, max: 64, unlimited: false },
+        "2",
+        "Empty segments that publishing may not touch, so that acknowledging, purging and deleting go on when\n\
+         the disk is full.",
+    ),
+    key(
+        "journal.sync_delay",
+        millis(0, 1000),
+        "\"20ms\"",
+        "How long acknowledgements may wait for an fdatasync if no publish asks for one sooner. After a power\n\
+         cut, messages acknowledged within this time may be delivered again. Publishes never wait for it.",
+    ),
+    key(
+        "journal.write_delay",
+        millis(0, 1000),
+        "\"2ms\"",
+        "How long acknowledgements may wait to be written, at most journal.sync_delay. What is written survives\n\
+         a killed process.",
     ),
     key(
         "default_vhost",

@@ -8,7 +8,7 @@ use super::complaint::Complaint;
 use super::keys::{KEYS, variable};
 use super::value::{Address, Kind, Raw, Unit, Value};
 use super::written::{self, Written};
-use super::{Config, Durability, Effective, MemoryLimit};
+use super::{Config, Effective, MemoryLimit};
 
 fn from_file(text: &str) -> Result<(Config, Effective), Vec<Complaint>> {
     let (lines, mut complaints) = written::file(PathBuf::from("node.toml"), text);
@@ -81,7 +81,6 @@ fn defaults_are_rabbitmqs_where_it_has_them() {
     assert_eq!(config.limits.message_size, 16 * 1024 * 1024);
     assert_eq!(config.heartbeat, Some(Duration::from_mins(1)));
     assert_eq!(config.memory.limit, MemoryLimit::Percent(60.0));
-    assert_eq!(config.journal.durability, Durability::Synced);
     assert_eq!(config.consumer_timeout, None);
     assert_eq!(config.cluster.name, "leveret");
     assert_eq!(config.auth.loopback_users, ["guest"]);
@@ -148,7 +147,7 @@ fn every_mistake_is_reported_at_once_with_its_line() {
          message_size = \"1PB\"\n\
          frame_size = 4095\n\
          [journal]\n\
-         durability = \"maybe\"\n\
+         write_delay = \"2\u{b5}s\"\n\
          quite_something_else = 1\n",
         &[
             "node.toml:1: unknown key listners.amqp; did you mean listeners.amqp?",
@@ -157,7 +156,8 @@ fn every_mistake_is_reported_at_once_with_its_line() {
             "node.toml:3: unknown key frame_max; did you mean limits.frame_size?",
             "node.toml:5: limits.message_size: \"1PB\" is not bytes from 1B to 512MiB",
             "node.toml:6: limits.frame_size: 4095 is not bytes from 4KiB to 16MiB",
-            "node.toml:8: journal.durability: \"maybe\" is not one of \"synced\", \"written\"",
+            "node.toml:8: journal.write_delay: \"2\u{b5}s\" is not a time from 0ms to 1s (a plain number counts \
+             milliseconds)",
             "node.toml:9: unknown key journal.quite_something_else; config/leveret.toml lists all keys",
         ],
     );
@@ -211,6 +211,10 @@ fn keys_that_do_not_fit_together_are_refused() {
     check_refused(
         "listeners.http = \"0.0.0.0:5672\"\n",
         &["node.toml:1: listeners.http: 0.0.0.0:5672 is taken by listeners.amqp"],
+    );
+    check_refused(
+        "journal.write_delay = 30\n",
+        &["node.toml:1: journal.write_delay: 30ms exceeds journal.sync_delay 20ms"],
     );
     check_refused(
         "log.level = \"inf\"\n",
