@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 cargo := xtask/cargo.sh
 package := $(if $(CRATE),-p $(CRATE),--workspace)
+# The end-to-end tests need the broker's binary and a python3 with pika.
+e2e := $(if $(filter-out e2e,$(CRATE)),,yes)
 ARGS ?=
 
 help: ## print this list
@@ -25,11 +27,11 @@ fix: deps ## rewrite what may be rewritten: lints, format, config/leveret.toml
 	UPDATE=1 $(cargo) nextest run -p broker config::tests::the_documented_file
 
 test: deps ## all tests, or those of one crate: make test CRATE=queue
-	$(if $(filter-out e2e,$(CRATE)),,$(cargo) build --locked --bins)
-	$(cargo) nextest run --locked $(package) $(ARGS)
+	$(if $(e2e),$(cargo) build --locked --bins)
+	$(if $(e2e),export E2E_PYTHON=$$(xtask/python.sh);) $(cargo) nextest run --locked $(package) $(ARGS)
 
 cases: build ## the black-box cases at full counts against the release build
-	CASES=full LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) nextest run --locked -p e2e --profile cases $(ARGS)
+	CASES=full E2E_PYTHON=$$(xtask/python.sh) LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) nextest run --locked -p e2e --profile cases $(ARGS)
 
 acceptance: build ## one acceptance line with its figure: make acceptance LINE=A5
 	LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) run --release --locked -p e2e --bin acceptance -- $(LINE) $(ARGS)
