@@ -45,7 +45,7 @@ build: deps ## release binaries leveret, leveretctl, leveret-perf in the target 
 	@ls -lh $$($(cargo) target)/release/leveret{,ctl,-perf}
 
 bench: build ## compare with another broker in the same run: make bench PEER_URI=amqp://… PEER_PID=…
-	xtask/bench.sh
+	PEER_URI='$(PEER_URI)' PEER_PID='$(PEER_PID)' ONLY='$(ONLY)' xtask/bench.sh
 
 fuzz: deps ## ten minutes for each fuzzer: make fuzz TARGET=frames SECONDS_EACH=60
 	TARGET='$(TARGET)' SECONDS_EACH='$(SECONDS_EACH)' xtask/fuzz.sh
