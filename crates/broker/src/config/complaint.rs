@@ -21,7 +21,7 @@ pub enum Origin {
     },
     /// In this environment variable.
     Environment(String),
-    /// By `--set`.
+    /// By an option, usually `--set`.
     CommandLine,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("default"),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment(variable) => write!(f, "environment {variable}"),
-            Self::CommandLine => f.write_str("--set"),
+            Self::CommandLine => f.write_str("command line"),
         }
     }
 }

@@ -131,7 +131,7 @@ fn later_sources_override_earlier_ones_and_say_so() {
     let shown = effective.to_string();
     let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap();
     let words = |name: &str| line(name).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(words("listeners.amqp "), "listeners.amqp = \"[::1]:3\" # --set");
+    assert_eq!(words("listeners.amqp "), "listeners.amqp = \"[::1]:3\" # command line");
     assert_eq!(words("heartbeat"), "heartbeat = \"20s\" # environment LEVERET_HEARTBEAT");
     assert_eq!(words("limits.queues"), "limits.queues = 5 # node.toml:2");
     assert_eq!(words("data_dir"), "data_dir = \"data\" # default");
