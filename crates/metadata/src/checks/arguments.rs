@@ -1,0 +1,203 @@
+//! The arguments of a new queue: which there are, and what they may be.
+
+use std::borrow::Cow;
+
+use amq_protocol_types::{AMQPValue, FieldTable};
+
+use crate::arguments;
+use crate::refusal::Refusal;
+
+/// The longest time that an argument can name: what fits 32 bits, as RabbitMQ's timers have it.
+const MILLIS_MAX: i64 = u32::MAX as i64;
+
+/// The arguments that a redeclaration compares, in RabbitMQ's order. Others are kept and shown but
+/// not compared.
+pub(super) const COMPARED: &[&str] = &[
+    "x-expires",
+    "x-message-ttl",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-priority",
+    "x-overflow",
+    "x-queue-mode",
+    "x-queue-version",
+    "x-single-active-consumer",
+    "x-queue-type",
+    "x-delivery-limit",
+    "x-consumer-timeout",
+];
+
+/// Arguments that only other types of queues have.
+const FOREIGN: &[&str] = &[
+    "x-dead-letter-strategy",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-quorum-initial-group-size",
+    "x-quorum-target-group-size",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-stream-filter-size-bytes",
+    "x-initial-cluster-size",
+];
+
+/// The check of one argument; the error is RabbitMQ's term, printed.
+type Check = fn(&AMQPValue, &FieldTable) -> Result<(), String>;
+
+const CHECKS: &[(&str, Check)] = &[
+    ("x-expires", check_expires),
+    ("x-message-ttl", check_ttl),
+    ("x-dead-letter-exchange", check_string),
+    ("x-dead-letter-routing-key", check_dead_letter_key),
+    ("x-max-length", check_count),
+    ("x-max-length-bytes", check_count),
+    ("x-max-priority", check_priority),
+    ("x-overflow", check_overflow),
+    ("x-queue-mode", check_mode),
+    ("x-queue-version", check_version),
+    ("x-single-active-consumer", check_boolean),
+    ("x-delivery-limit", check_delivery_limit),
+    ("x-consumer-timeout", check_consumer_timeout),
+];
+
+/// The type that arguments ask for.
+pub(super) fn type_of(table: &FieldTable) -> Cow<'_, str> {
+    arguments::string(table, "x-queue-type").unwrap_or(Cow::Borrowed("classic"))
+}
+
+/// Whether this node can make queues of that type.
+pub(super) fn is_supported_type(name: &str) -> bool {
+    name == "classic"
+}
+
+/// Checks the type, then the values of the arguments that it knows, then that there are none of
+/// other types.
+pub(super) fn check(object: &str, table: &FieldTable) -> Result<(), Refusal> {
+    let invalid = |key: &str, error: String| {
+        Refusal::precondition(format!("invalid arg '{key}' for {object}: {error}"))
+    };
+    if let Some(value) = table.inner().get("x-queue-type") {
+        check_type(value).map_err(|error| invalid("x-queue-type", error))?;
+    }
+    for (key, check) in CHECKS {
+        if let Some(value) = table.inner().get(*key) {
+            check(value, table).map_err(|error| invalid(key, error))?;
+        }
+    }
+    for (key, _) in table {
+        if FOREIGN.contains(&key.as_str()) {
+            return Err(Refusal::precondition(format!(
+                "invalid arg '{key}' for {object} of queue type rabbit_classic_queue"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_type(value: &AMQPValue) -> Result<(), String> {
+    let name = text(value)?;
+    if is_supported_type(&name) {
+        Ok(())
+    } else {
+        Err(format!("\"unsupported queue type '{name}'\""))
+    }
+}
+
+fn check_expires(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    match integer(value)? {
+        0 => Err("{value_zero,0}".into()),
+        millis => check_millis(millis),
+    }
+}
+
+fn check_ttl(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    check_millis(integer(value)?)
+}
+
+fn check_consumer_timeout(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    check_millis(integer(value)?)
+}
+
+fn check_millis(millis: i64) -> Result<(), String> {
+    if millis > MILLIS_MAX {
+        return Err(format!("{{value_too_big,{millis}}}"));
+    }
+    not_negative(millis).map(drop)
+}
+
+fn check_count(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    not_negative(integer(value)?).map(drop)
+}
+
+fn check_priority(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    let priority = not_negative(integer(value)?)?;
+    if priority > 255 { Err(format!("{{max_value_exceeded,{priority}}}")) } else { Ok(()) }
+}
+
+/// Any number: a negative one means no limit.
+fn check_delivery_limit(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    integer(value).map(drop)
+}
+
+fn check_string(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    text(value).map(drop)
+}
+
+fn check_dead_letter_key(value: &AMQPValue, table: &FieldTable) -> Result<(), String> {
+    text(value)?;
+    if table.contains_key("x-dead-letter-exchange") {
+        Ok(())
+    } else {
+        Err("routing_key_but_no_dlx_defined".into())
+    }
+}
+
+fn check_overflow(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    let name = text(value)?;
+    crate::effective::Overflow::parse(&name).map(drop).ok_or_else(|| "invalid_overflow".into())
+}
+
+fn check_mode(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    match &*text(value)? {
+        "default" | "lazy" => Ok(()),
+        other => Err(format!("\"unsupported queue mode '{other}'\"")),
+    }
+}
+
+fn check_version(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    match not_negative(integer(value)?)? {
+        2 => Ok(()),
+        other => Err(format!("\"unsupported queue version '{other}'\"")),
+    }
+}
+
+fn check_boolean(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    match value {
+        AMQPValue::Boolean(_) => Ok(()),
+        other => Err(unacceptable(other)),
+    }
+}
+
+fn integer(value: &AMQPValue) -> Result<i64, String> {
+    arguments::integer_of(value)
+        .ok_or_else(|| format!("\"expected integer, got {}\"", arguments::type_name(value)))
+}
+
+fn text(value: &AMQPValue) -> Result<String, String> {
+    match value {
+        AMQPValue::LongString(_) | AMQPValue::ShortString(_) => Ok(arguments::shown(value)),
+        other => Err(unacceptable(other)),
+    }
+}
+
+fn not_negative(value: i64) -> Result<i64, String> {
+    if value < 0 { Err(format!("{{value_negative,{value}}}")) } else { Ok(value) }
+}
+
+fn unacceptable(value: &AMQPValue) -> String {
+    format!("{{unacceptable_type,{}}}", arguments::type_name(value))
+}

@@ -1,0 +1,278 @@
+//! Every change of the topology, and its encoding.
+//!
+//! ```text
+//!  [version: u8 = 1][the command as JSON]
+//! ```
+//!
+//! Field tables stand in it in AMQP's own encoding, base64, so that floats, decimals and bytes
+//! that are no UTF-8 come back exactly.
+
+use amq_protocol_types::FieldTable;
+use bytes::Bytes;
+use model::id::{ConnectionId, QueueId};
+use serde::{Deserialize, Serialize};
+
+use crate::objects::Name;
+use crate::objects::binding::Binding;
+use crate::objects::limit::{UserLimit, VhostLimit};
+use crate::objects::parameter::{GlobalParameter, Parameter};
+use crate::objects::permission::{Permission, TopicPermission};
+use crate::objects::policy::Policy;
+use crate::objects::queue::{connection_id, queue_id};
+use crate::objects::user::User;
+use crate::objects::vhost::Vhost;
+
+/// A change. "Put" makes the object or replaces the one of its name; deleting what is not there
+/// is refused as not found where the HTTP API needs that, and is nothing for exchanges, queues and
+/// bindings, as AMQP wants it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// A new vhost gets its predeclared exchanges; of an existing one the fields change.
+    PutVhost(Vhost),
+    /// With all that is in it.
+    DeleteVhost {
+        /// Its name.
+        name: Name,
+    },
+    /// Turns message tracing of a vhost on or off.
+    SetTracing {
+        /// Which vhost.
+        vhost: Name,
+        /// On or off.
+        on: bool,
+    },
+    /// A user.
+    PutUser(User),
+    /// With its permissions and limits.
+    DeleteUser {
+        /// Its name.
+        name: Name,
+    },
+    /// The permission of one user in one vhost.
+    PutPermission(Permission),
+    /// The permission of one user in one vhost.
+    DeletePermission {
+        /// Where.
+        vhost: Name,
+        /// Who.
+        user: Name,
+    },
+    /// The permission of one user on one topic exchange.
+    PutTopicPermission(TopicPermission),
+    /// The permission of one user on one topic exchange, or on all of the vhost.
+    DeleteTopicPermission {
+        /// Where.
+        vhost: Name,
+        /// Who.
+        user: Name,
+        /// Which; `None`: all.
+        exchange: Option<Name>,
+    },
+    /// `exchange.declare` that is not passive.
+    DeclareExchange(DeclareExchange),
+    /// `exchange.delete`, with the bindings from and to it.
+    DeleteExchange {
+        /// Where.
+        vhost: Name,
+        /// Its name.
+        name: Name,
+        /// Refuse if it has bindings as a source.
+        if_unused: bool,
+    },
+    /// `queue.declare` that is not passive.
+    DeclareQueue(DeclareQueue),
+    /// `queue.delete`, queue expiry, auto-delete; with the bindings to it. Whether it is unused
+    /// or empty is known to the caller alone.
+    DeleteQueue {
+        /// Where.
+        vhost: Name,
+        /// Its name.
+        name: Name,
+        /// Only if it is still this one: what ends an old queue must not reach a new one of the
+        /// same name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<SerialQueueId>,
+    },
+    /// All exclusive queues of a connection that is gone.
+    DeleteExclusiveQueues {
+        /// The connection.
+        #[serde(with = "plain_connection_id")]
+        owner: ConnectionId,
+    },
+    /// `queue.bind`, `exchange.bind`. Nothing if the same binding exists.
+    Bind(Binding),
+    /// `queue.unbind`, `exchange.unbind`. Nothing if there is no such binding.
+    Unbind(Binding),
+    /// A policy.
+    PutPolicy(Policy),
+    /// A policy.
+    DeletePolicy {
+        /// Where.
+        vhost: Name,
+        /// Its name.
+        name: Name,
+    },
+    /// An operator policy.
+    PutOperatorPolicy(Policy),
+    /// An operator policy.
+    DeleteOperatorPolicy {
+        /// Where.
+        vhost: Name,
+        /// Its name.
+        name: Name,
+    },
+    /// A limit of a vhost.
+    PutVhostLimit {
+        /// Where.
+        vhost: Name,
+        /// Which limit.
+        limit: VhostLimit,
+        /// Negative: none.
+        value: i64,
+    },
+    /// A limit of a vhost, or all.
+    DeleteVhostLimit {
+        /// Where.
+        vhost: Name,
+        /// Which limit; `None`: all.
+        limit: Option<VhostLimit>,
+    },
+    /// A limit of a user.
+    PutUserLimit {
+        /// Who.
+        user: Name,
+        /// Which limit.
+        limit: UserLimit,
+        /// Negative: none.
+        value: i64,
+    },
+    /// A limit of a user, or all.
+    DeleteUserLimit {
+        /// Who.
+        user: Name,
+        /// Which limit; `None`: all.
+        limit: Option<UserLimit>,
+    },
+    /// A runtime parameter.
+    PutParameter(Parameter),
+    /// A runtime parameter.
+    DeleteParameter {
+        /// Whose.
+        component: Name,
+        /// Where.
+        vhost: Name,
+        /// Its name.
+        name: Name,
+    },
+    /// A parameter of the cluster.
+    PutGlobalParameter(GlobalParameter),
+    /// A parameter of the cluster.
+    DeleteGlobalParameter {
+        /// Its name.
+        name: Name,
+    },
+    /// The node has restarted: objects that are not durable go, and exclusive queues with them.
+    Restarted,
+}
+
+/// What `exchange.declare` asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeclareExchange {
+    /// Where.
+    pub vhost: Name,
+    /// The name, without line breaks (see [`crate::checks::strip_line_breaks`]).
+    pub name: Name,
+    /// The type as the client wrote it.
+    pub kind: Name,
+    /// Survives a restart.
+    pub durable: bool,
+    /// Goes with its last binding as a source.
+    pub auto_delete: bool,
+    /// Clients cannot publish to it.
+    pub internal: bool,
+    /// Such as `alternate-exchange`.
+    #[serde(default, with = "crate::arguments::text")]
+    pub arguments: FieldTable,
+    /// Who asks.
+    pub user: Name,
+}
+
+/// What `queue.declare` asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeclareQueue {
+    /// Where.
+    pub vhost: Name,
+    /// The name, without line breaks; the caller has replaced an empty one by `amq.gen-…` and set
+    /// `generated`.
+    pub name: Name,
+    /// The name was made by the broker, so that the reserved prefix is right.
+    #[serde(default)]
+    pub generated: bool,
+    /// Survives a restart; ignored for an exclusive queue.
+    pub durable: bool,
+    /// Goes with its last consumer.
+    pub auto_delete: bool,
+    /// The asking connection, for an exclusive queue.
+    #[serde(default, with = "connection_id", skip_serializing_if = "Option::is_none")]
+    pub exclusive_owner: Option<ConnectionId>,
+    /// Such as `x-message-ttl`.
+    #[serde(default, with = "crate::arguments::text")]
+    pub arguments: FieldTable,
+    /// Who asks.
+    pub user: Name,
+}
+
+/// A [`QueueId`] that can stand in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SerialQueueId(#[serde(with = "queue_id")] pub QueueId);
+
+/// Why bytes are not a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotACommand {
+    /// What is wrong with them.
+    pub reason: String,
+}
+
+impl Command {
+    /// The version that [`Command::encode`] writes.
+    pub const VERSION: u8 = 1;
+
+    /// The bytes of the command, for the journal.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![Self::VERSION];
+        serde_json::to_writer(&mut out, self).expect("a command has no keys that JSON cannot hold");
+        Bytes::from(out)
+    }
+
+    /// Reads what [`Command::encode`] of this or an earlier version wrote.
+    ///
+    /// # Errors
+    /// If the version is unknown or the bytes are damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self, NotACommand> {
+        match bytes.split_first() {
+            Some((&Self::VERSION, json)) => serde_json::from_slice(json)
+                .map_err(|error| NotACommand { reason: error.to_string() }),
+            Some((version, _)) => Err(NotACommand {
+                reason: format!("version {version}, and this node knows {}", Self::VERSION),
+            }),
+            None => Err(NotACommand { reason: "no bytes".into() }),
+        }
+    }
+}
+
+/// Ids are plain numbers in records.
+mod plain_connection_id {
+    use model::id::ConnectionId;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(id: &ConnectionId, to: S) -> Result<S::Ok, S::Error> {
+        id.0.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<ConnectionId, D::Error> {
+        u64::deserialize(from).map(ConnectionId)
+    }
+}

@@ -1,0 +1,206 @@
+//! What arguments, policy and operator policy come to for a queue or an exchange.
+//!
+//! ```text
+//!  numbers           the smallest of argument, policy and operator policy
+//!  everything else   operator policy over policy; argument over both
+//! ```
+
+use amq_protocol_types::FieldTable;
+use model::time::Millis;
+use serde_json::{Map, Value};
+
+use crate::arguments;
+use crate::checks::policy::suits_queue;
+use crate::objects::Name;
+use crate::objects::exchange::Exchange;
+use crate::objects::policy::Policy;
+use crate::objects::queue::Queue;
+use crate::state::{CompiledPolicy, State, VhostState};
+
+/// The settings that a queue has to keep.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct QueueSettings {
+    /// How long a message may wait; `Some(0)`: only if it is delivered at once.
+    pub ttl: Option<Millis>,
+    /// How long the queue lives without use.
+    pub expires: Option<Millis>,
+    /// The most ready messages.
+    pub max_length: Option<u64>,
+    /// The most bytes of bodies of ready messages.
+    pub max_bytes: Option<u64>,
+    /// What happens beyond these.
+    pub overflow: Overflow,
+    /// Where dead letters go; `Some("")` is the default exchange.
+    pub dead_letter_exchange: Option<Name>,
+    /// The key of dead letters; `None`: their own.
+    pub dead_letter_routing_key: Option<Name>,
+    /// How often a message may be given back; `None`: any number of times.
+    pub delivery_limit: Option<u64>,
+    /// The highest priority; `None`: no priorities.
+    pub max_priority: Option<u8>,
+    /// One consumer at a time.
+    pub single_active_consumer: bool,
+    /// How long a consumer may hold a message; `None`: what the node's configuration says.
+    pub consumer_timeout: Option<Millis>,
+    /// The policy that applies.
+    pub policy: Option<Name>,
+    /// The operator policy that applies.
+    pub operator_policy: Option<Name>,
+    /// Both merged.
+    pub effective_policy_definition: Map<String, Value>,
+}
+
+/// What happens to messages beyond a queue's limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overflow {
+    /// The oldest goes.
+    #[default]
+    DropHead,
+    /// The new one is refused.
+    RejectPublish,
+    /// The new one is refused and dead-lettered.
+    RejectPublishDlx,
+}
+
+impl Overflow {
+    /// The value of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "drop-head" => Some(Self::DropHead),
+            "reject-publish" => Some(Self::RejectPublish),
+            "reject-publish-dlx" => Some(Self::RejectPublishDlx),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// The settings of a queue as of now.
+    pub fn effective_queue(&self, queue: &Queue) -> QueueSettings {
+        let Some(vhost) = self.vhosts.get(&queue.vhost) else { return QueueSettings::default() };
+        let policy = vhost.queue_policy(queue);
+        let operator = vhost.operator_policy(queue);
+        let mut definition = policy.map(|policy| policy.definition.clone()).unwrap_or_default();
+        if let Some(operator) = operator {
+            merge(&mut definition, &operator.definition);
+        }
+        settings(
+            &queue.arguments,
+            definition,
+            policy.map(|policy| Name::clone(&policy.name)),
+            operator.map(|policy| Name::clone(&policy.name)),
+        )
+    }
+
+    /// The policy that applies to an exchange, for listings.
+    pub fn exchange_policy(&self, exchange: &Exchange) -> Option<&Policy> {
+        self.vhosts.get(&exchange.vhost)?.exchange_policy(exchange)
+    }
+
+    /// Where an exchange's unroutable messages go; the argument wins over the policy.
+    pub fn alternate_exchange(&self, exchange: &Exchange) -> Option<Name> {
+        self.vhosts.get(&exchange.vhost)?.alternate_exchange(exchange)
+    }
+}
+
+impl VhostState {
+    pub(crate) fn queue_policy(&self, queue: &Queue) -> Option<&Policy> {
+        best(self.policies.values(), |policy| policy.applies_to_queue(queue))
+    }
+
+    pub(crate) fn operator_policy(&self, queue: &Queue) -> Option<&Policy> {
+        best(self.operator_policies.values(), |policy| policy.applies_to_queue(queue))
+    }
+
+    pub(crate) fn exchange_policy(&self, exchange: &Exchange) -> Option<&Policy> {
+        best(self.policies.values(), |policy| {
+            policy.policy.apply_to.covers_exchanges() && policy.pattern.matches(&exchange.name)
+        })
+    }
+
+    pub(crate) fn alternate_exchange(&self, exchange: &Exchange) -> Option<Name> {
+        if let Some(name) = arguments::string(&exchange.arguments, "alternate-exchange") {
+            return Some(name.as_ref().into());
+        }
+        let policy = self.exchange_policy(exchange)?;
+        policy.definition.get("alternate-exchange")?.as_str().map(Name::from)
+    }
+}
+
+impl CompiledPolicy {
+    /// A policy with a key that the queue's type cannot honour does not apply.
+    pub(crate) fn applies_to_queue(&self, queue: &Queue) -> bool {
+        self.policy.apply_to.covers_queue(queue.kind)
+            && self.pattern.matches(&queue.name)
+            && suits_queue(&self.policy.definition, queue.kind)
+    }
+}
+
+/// The matching policy of the highest priority; among equals the first by name.
+fn best<'p>(
+    policies: impl Iterator<Item = &'p std::sync::Arc<CompiledPolicy>>,
+    matches: impl Fn(&CompiledPolicy) -> bool,
+) -> Option<&'p Policy> {
+    let mut best: Option<&Policy> = None;
+    for compiled in policies {
+        let beats = best.is_none_or(|best| compiled.policy.priority > best.priority);
+        if beats && matches(compiled) {
+            best = Some(&compiled.policy);
+        }
+    }
+    best
+}
+
+/// Lays an operator policy over a policy.
+fn merge(definition: &mut Map<String, Value>, operator: &Map<String, Value>) {
+    for (key, value) in operator {
+        let merged = match (definition.get(key).and_then(Value::as_i64), value.as_i64()) {
+            // A negative delivery limit is none, so the other one is the smaller.
+            (Some(own), Some(operator)) if own < 0 => operator.into(),
+            (Some(own), Some(operator)) if operator < 0 => own.into(),
+            (Some(own), Some(operator)) => own.min(operator).into(),
+            _ => value.clone(),
+        };
+        definition.insert(key.clone(), merged);
+    }
+}
+
+fn settings(
+    arguments: &FieldTable,
+    definition: Map<String, Value>,
+    policy: Option<Name>,
+    operator_policy: Option<Name>,
+) -> QueueSettings {
+    let number = |argument: &str, key: &str| {
+        let argument = arguments::integer(arguments, argument);
+        let policy = definition.get(key).and_then(Value::as_i64);
+        [argument, policy].into_iter().flatten().filter_map(|value| u64::try_from(value).ok()).min()
+    };
+    let text = |argument: &str, key: &str| {
+        arguments::string(arguments, argument)
+            .map(|text| Name::from(text.as_ref()))
+            .or_else(|| definition.get(key).and_then(Value::as_str).map(Name::from))
+    };
+    let millis = |argument: &str, key: &str| number(argument, key).map(Millis);
+    QueueSettings {
+        ttl: millis("x-message-ttl", "message-ttl"),
+        expires: millis("x-expires", "expires"),
+        max_length: number("x-max-length", "max-length"),
+        max_bytes: number("x-max-length-bytes", "max-length-bytes"),
+        overflow: text("x-overflow", "overflow")
+            .and_then(|name| Overflow::parse(&name))
+            .unwrap_or_default(),
+        dead_letter_exchange: text("x-dead-letter-exchange", "dead-letter-exchange"),
+        dead_letter_routing_key: text("x-dead-letter-routing-key", "dead-letter-routing-key"),
+        delivery_limit: number("x-delivery-limit", "delivery-limit"),
+        max_priority: arguments::integer(arguments, "x-max-priority")
+            .and_then(|value| u8::try_from(value).ok())
+            .filter(|&value| value > 0),
+        single_active_consumer: arguments::boolean(arguments, "x-single-active-consumer")
+            .unwrap_or(false),
+        consumer_timeout: millis("x-consumer-timeout", "consumer-timeout"),
+        policy,
+        operator_policy,
+        effective_policy_definition: definition,
+    }
+}

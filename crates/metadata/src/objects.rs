@@ -1,0 +1,14 @@
+//! The things that make up the topology, as they are stored.
+
+pub mod binding;
+pub mod exchange;
+pub mod limit;
+pub mod parameter;
+pub mod permission;
+pub mod policy;
+pub mod queue;
+pub mod user;
+pub mod vhost;
+
+/// A name as every object and every index shares it.
+pub type Name = std::sync::Arc<str>;
