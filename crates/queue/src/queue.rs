@@ -345,18 +345,16 @@ impl Queue {
         count: u32,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(slot) = self.consumers.find(consumer) else {
+        let slot = self.consumers.find(consumer);
+        let Some(slot) = slot.filter(|slot| !self.consumers.at(*slot).cancelled) else {
             if count > 0 {
                 effects.push(Effect::GrantUnused { consumer, count });
             }
             return;
         };
-        if !self.consumers.at(slot).cancelled {
-            self.consumers.grant(slot, count);
-            self.dispatch(now, effects);
-        }
-        let unused =
-            if self.consumers.at(slot).cancelled { count } else { self.consumers.take_grant(slot) };
+        self.consumers.grant(slot, count);
+        self.dispatch(now, effects);
+        let unused = self.consumers.take_grant(slot);
         if unused > 0 {
             effects.push(Effect::GrantUnused { consumer, count: unused });
         }

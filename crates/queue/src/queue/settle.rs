@@ -122,10 +122,12 @@ impl Queue {
                 return self.consumers.forget_idle(slot);
             }
         }
+        let mut recovered = false;
         if !consumer.overdue.is_empty() {
             consumer.overdue.retain(|seq| *seq < first || *seq > last);
+            recovered = consumer.overdue.is_empty();
         }
-        if self.consumers.awaits_election() {
+        if recovered || self.consumers.awaits_election() {
             self.elect(effects);
         }
         self.consumers.refresh(slot);

@@ -1,0 +1,7 @@
+//! Tests of the queue machine through its public interface.
+
+mod cases;
+mod model;
+mod random;
+mod rig;
+mod rules;
