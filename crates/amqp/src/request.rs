@@ -40,7 +40,9 @@ pub enum Request {
         /// The new channel.
         channel: ChannelId,
     },
-    /// The channel is gone, for whatever reason. Its consumers end now. Not answered.
+    /// The channel is gone, for whatever reason. Its consumers end now, and what was on its way
+    /// to them and is not in `unsettled` returns as well, as if it had never been handed out. Not
+    /// answered.
     ChannelClosed {
         /// The channel.
         channel: ChannelId,
@@ -140,6 +142,34 @@ pub enum Request {
     /// The client closed the connection properly (close-ok has yet to be sent): everything that is
     /// exclusive to it must be gone when [`Reply::Done`] answers.
     Closing,
+}
+
+impl Request {
+    /// Whether one reply must follow before the session goes on.
+    pub fn is_answered(&self) -> bool {
+        match self {
+            Self::Publish(_)
+            | Self::Settle { .. }
+            | Self::Grant { .. }
+            | Self::ChannelClosed { .. } => false,
+            Self::Authenticate { .. }
+            | Self::Open { .. }
+            | Self::UpdateSecret { .. }
+            | Self::ChannelOpen { .. }
+            | Self::ExchangeDeclare(_)
+            | Self::ExchangeDelete { .. }
+            | Self::Bind(_)
+            | Self::Unbind(_)
+            | Self::QueueDeclare(_)
+            | Self::QueuePurge { .. }
+            | Self::QueueDelete { .. }
+            | Self::Consume(_)
+            | Self::Cancel { .. }
+            | Self::Get { .. }
+            | Self::Commit { .. }
+            | Self::Closing => true,
+        }
+    }
 }
 
 /// How a client says who it is.
