@@ -1,15 +1,19 @@
 //! The border between this crate and the broker: what the HTTP API asks of a node.
 //!
 //! Topology is read from immutable snapshots of the metadata state. Users, virtual hosts, policies
-//! and other plain metadata change through [`Node::submit`]; queues, exchanges and bindings through
-//! methods of their own, since the broker checks and performs these as it does for AMQP clients.
+//! and other plain metadata change through [`Node::submit`]; queues, exchanges and bindings, unless
+//! they are imported, through methods of their own, since the broker checks the user's rights and
+//! performs these as it does for AMQP clients.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use metadata::access::LoginRefusal;
 use metadata::command::Command;
+use metadata::objects::user::User;
+use metadata::refusal::Refusal;
 use metadata::state::State;
 use model::id::QueueId;
 
@@ -29,9 +33,11 @@ pub trait Node: Send + Sync + 'static {
     /// The topology as it is now.
     fn state(&self) -> Arc<State>;
 
-    /// Applies a metadata command that is not a queue's, exchange's or binding's. It is durable and
-    /// in force when the answer comes; what follows from it (queues of a deleted virtual host,
-    /// connections of a deleted user) is done too.
+    /// Applies a metadata command without asking for anybody's permissions; true if it made
+    /// something new. It is durable and in force when the answer comes, and what follows from it
+    /// (machines of new queues, queues of a deleted virtual host, connections of a deleted user)
+    /// is done too. Any command may come but a deletion of a queue: an import of definitions
+    /// declares queues, exchanges and bindings in this way.
     ///
     /// # Errors
     /// The machine refused it; nothing changed.
@@ -39,18 +45,18 @@ pub trait Node: Send + Sync + 'static {
         &self,
         command: Command,
         by: &str,
-    ) -> impl Future<Output = Result<(), Refusal>> + Send;
+    ) -> impl Future<Output = Result<bool, Refusal>> + Send;
 
-    /// Whether somebody is who he says, as for an AMQP login from that address.
+    /// Whether somebody is who he says, as for an AMQP login from that address (`None`: unknown).
     ///
     /// # Errors
-    /// He is not, or not from there.
+    /// Why not.
     fn authenticate(
         &self,
         user: &str,
         password: &[u8],
         from: Option<IpAddr>,
-    ) -> Result<(), LoginRefused>;
+    ) -> Result<Arc<User>, LoginRefusal>;
 
     /// `queue.declare`; true if the queue is new.
     ///
@@ -156,22 +162,4 @@ pub trait Node: Send + Sync + 'static {
 
     /// The node itself.
     fn stats(&self) -> NodeStats;
-}
-
-/// Why a request was refused, as an AMQP error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The reply code, such as 406.
-    pub code: u16,
-    /// The text after `NAME - `.
-    pub text: String,
-}
-
-/// Why somebody may not log in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoginRefused {
-    /// Unknown user, wrong password, or a user without a password.
-    Credentials,
-    /// The user may log in only from the node's own machine.
-    NotLocal,
 }

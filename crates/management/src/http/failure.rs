@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use crate::node::Refusal;
+use metadata::refusal::{Kind, Refusal};
 
 /// A refused request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,37 +68,18 @@ impl Failure {
 }
 
 impl From<Refusal> for Failure {
-    /// AMQP errors keep their text: 404 stays 404, 403 becomes 401, all others 400.
+    /// What a client may not do is 401, what is not there 404, what is protected 412; all else is
+    /// 400, with the reply code before the text if AMQP clients would see the same.
     fn from(refusal: Refusal) -> Self {
-        match refusal.code {
-            404 => Self::new(StatusCode::NOT_FOUND, "not_found", refusal.text),
-            403 => Self::not_authorised(refusal.text),
-            code => Self::bad_request(format!("{code} {} - {}", reply_name(code), refusal.text)),
+        match refusal.kind {
+            Kind::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", refusal.text),
+            Kind::AccessRefused => Self::not_authorised(refusal.to_string()),
+            Kind::Protected => Self::precondition_failed(refusal.text),
+            Kind::Invalid => Self::bad_request(refusal.text),
+            Kind::Locked | Kind::Precondition | Kind::InUse | Kind::NotAllowed => {
+                Self::bad_request(format!("{} {refusal}", refusal.code))
+            }
         }
-    }
-}
-
-/// The name of an AMQP reply code, as it stands before every reply text.
-fn reply_name(code: u16) -> &'static str {
-    match code {
-        311 => "CONTENT_TOO_LARGE",
-        312 => "NO_ROUTE",
-        313 => "NO_CONSUMERS",
-        320 => "CONNECTION_FORCED",
-        402 => "INVALID_PATH",
-        403 => "ACCESS_REFUSED",
-        404 => "NOT_FOUND",
-        405 => "RESOURCE_LOCKED",
-        406 => "PRECONDITION_FAILED",
-        501 => "FRAME_ERROR",
-        502 => "SYNTAX_ERROR",
-        503 => "COMMAND_INVALID",
-        504 => "CHANNEL_ERROR",
-        505 => "UNEXPECTED_FRAME",
-        506 => "RESOURCE_ERROR",
-        530 => "NOT_ALLOWED",
-        540 => "NOT_IMPLEMENTED",
-        _ => "INTERNAL_ERROR",
     }
 }
 

@@ -1,0 +1,361 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Operates a Leveret node.
+#[derive(Debug, Parser)]
+#[command(name = "leveretctl", version, rename_all = "snake_case")]
+pub struct Arguments {
+    /// Where the HTTP API of the node is.
+    #[arg(long, global = true, env = "LEVERET_URL", default_value = "http://127.0.0.1:15672")]
+    pub url: String,
+    /// Who asks.
+    #[arg(long, global = true, env = "LEVERET_USER", default_value = "guest")]
+    pub user: String,
+    /// The password.
+    #[arg(
+        long,
+        global = true,
+        env = "LEVERET_PASSWORD",
+        default_value = "guest",
+        hide_env_values = true,
+        hide_default_value = true
+    )]
+    pub password: String,
+    /// The virtual host that commands are about.
+    #[arg(long, short = 'p', global = true, default_value = "/")]
+    pub vhost: String,
+    /// How lists are printed.
+    #[arg(long, global = true, value_enum, default_value = "table")]
+    pub formatter: Formatter,
+    /// Print no header lines.
+    #[arg(long = "no-table-headers", global = true)]
+    pub no_table_headers: bool,
+    /// Print nothing but results.
+    #[arg(long, short = 'q', visible_alias = "silent", short_alias = 's', global = true)]
+    pub quiet: bool,
+    /// Seconds to wait for the node.
+    #[arg(long, short = 't', global = true, default_value_t = 30)]
+    pub timeout: u64,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How lists are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Formatter {
+    /// Columns with tabs between them.
+    Table,
+    /// An array of objects.
+    Json,
+    /// Comma-separated values.
+    Csv,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+#[command(rename_all = "snake_case")]
+pub enum Command {
+    /// Says whether the node answers.
+    Ping,
+    /// Prints the version of the node.
+    #[command(alias = "version")]
+    ServerVersion,
+    /// Prints what the node is and does.
+    Status,
+    /// Lists alarms that are on.
+    Alarms,
+    /// Fails if any alarm is on.
+    CheckAlarms,
+    /// Fails if an alarm of this node is on.
+    CheckLocalAlarms,
+    /// Fails if the node does not serve clients.
+    #[command(alias = "is_running")]
+    CheckRunning,
+    /// Fails if a virtual host is down.
+    CheckVirtualHosts,
+    /// Fails if nothing listens on a port.
+    CheckPortListener {
+        /// The port.
+        port: u16,
+    },
+    /// Fails if no listener speaks a protocol.
+    CheckProtocolListener {
+        /// Such as `amqp`.
+        protocol: String,
+    },
+    /// Lists open listeners.
+    Listeners,
+    /// Lists queues of a virtual host.
+    ListQueues {
+        /// Such as `name messages consumers`.
+        columns: Vec<String>,
+    },
+    /// Lists exchanges of a virtual host.
+    ListExchanges {
+        /// Such as `name type`.
+        columns: Vec<String>,
+    },
+    /// Lists bindings of a virtual host.
+    ListBindings {
+        /// Such as `source_name destination_name routing_key`.
+        columns: Vec<String>,
+    },
+    /// Lists client connections.
+    ListConnections {
+        /// Such as `user peer_host peer_port state`.
+        columns: Vec<String>,
+    },
+    /// Lists channels.
+    ListChannels {
+        /// Such as `name user consumer_count messages_unacknowledged`.
+        columns: Vec<String>,
+    },
+    /// Lists consumers of a virtual host.
+    ListConsumers {
+        /// Such as `queue_name consumer_tag`.
+        columns: Vec<String>,
+    },
+    /// Lists users.
+    ListUsers,
+    /// Lists virtual hosts.
+    ListVhosts {
+        /// Such as `name description`.
+        columns: Vec<String>,
+    },
+    /// Lists permissions in a virtual host.
+    ListPermissions,
+    /// Lists the permissions of a user.
+    ListUserPermissions {
+        /// Whose.
+        username: String,
+    },
+    /// Lists policies of a virtual host.
+    ListPolicies,
+    /// Lists operator policies of a virtual host.
+    ListOperatorPolicies,
+    /// Lists limits of a virtual host.
+    ListVhostLimits,
+    /// Lists limits of users.
+    ListUserLimits,
+    /// Makes a user.
+    AddUser {
+        /// The login.
+        username: String,
+        /// The password.
+        new_password: String,
+    },
+    /// Deletes a user.
+    DeleteUser {
+        /// The login.
+        username: String,
+    },
+    /// Gives a user another password.
+    ChangePassword {
+        /// The login.
+        username: String,
+        /// The password.
+        new_password: String,
+    },
+    /// Says whether a password is right.
+    AuthenticateUser {
+        /// The login.
+        username: String,
+        /// The password.
+        candidate: String,
+    },
+    /// Replaces the tags of a user.
+    SetUserTags {
+        /// The login.
+        username: String,
+        /// Such as `administrator`; none removes them all.
+        tags: Vec<String>,
+    },
+    /// Gives a user permissions in a virtual host.
+    SetPermissions {
+        /// The login.
+        username: String,
+        /// A regular expression.
+        configure: String,
+        /// A regular expression.
+        write: String,
+        /// A regular expression.
+        read: String,
+    },
+    /// Takes a user's permissions in a virtual host.
+    ClearPermissions {
+        /// The login.
+        username: String,
+    },
+    /// Gives a user permissions on a topic exchange.
+    SetTopicPermissions {
+        /// The login.
+        username: String,
+        /// The exchange.
+        exchange: String,
+        /// A regular expression.
+        write: String,
+        /// A regular expression.
+        read: String,
+    },
+    /// Takes a user's permissions on topic exchanges.
+    ClearTopicPermissions {
+        /// The login.
+        username: String,
+    },
+    /// Makes a virtual host, or changes what is given.
+    AddVhost {
+        /// Its name.
+        name: String,
+        /// For people.
+        #[arg(long)]
+        description: Option<String>,
+        /// For people, with commas.
+        #[arg(long)]
+        tags: Option<String>,
+        /// Of queues that are declared without a type.
+        #[arg(long = "default-queue-type")]
+        default_queue_type: Option<String>,
+    },
+    /// Deletes a virtual host with everything in it.
+    DeleteVhost {
+        /// Its name.
+        name: String,
+    },
+    /// Limits a virtual host.
+    SetVhostLimits {
+        /// Such as `{"max-queues": 10}`.
+        definition: String,
+    },
+    /// Removes the limits of a virtual host.
+    ClearVhostLimits,
+    /// Makes or replaces a policy.
+    SetPolicy {
+        /// Its name.
+        name: String,
+        /// A regular expression over names of queues and exchanges.
+        pattern: String,
+        /// Such as `{"max-length": 100}`.
+        definition: String,
+        /// The highest one that matches wins.
+        #[arg(long, default_value_t = 0)]
+        priority: i64,
+        /// `all`, `queues`, `exchanges`, `classic_queues` or `quorum_queues`.
+        #[arg(long = "apply-to", default_value = "all")]
+        apply_to: String,
+    },
+    /// Deletes a policy.
+    ClearPolicy {
+        /// Its name.
+        name: String,
+    },
+    /// Makes or replaces an operator policy.
+    SetOperatorPolicy {
+        /// Its name.
+        name: String,
+        /// A regular expression over names of queues.
+        pattern: String,
+        /// Such as `{"max-length": 100}`.
+        definition: String,
+        /// The highest one that matches wins.
+        #[arg(long, default_value_t = 0)]
+        priority: i64,
+        /// `queues`, `classic_queues` or `quorum_queues`.
+        #[arg(long = "apply-to", default_value = "queues")]
+        apply_to: String,
+    },
+    /// Deletes an operator policy.
+    ClearOperatorPolicy {
+        /// Its name.
+        name: String,
+    },
+    /// Deletes a queue.
+    DeleteQueue {
+        /// Its name.
+        name: String,
+        /// Only if it holds no messages.
+        #[arg(long = "if-empty", short = 'e')]
+        if_empty: bool,
+        /// Only if it has no consumers.
+        #[arg(long = "if-unused", short = 'u')]
+        if_unused: bool,
+    },
+    /// Removes all messages that wait in a queue.
+    PurgeQueue {
+        /// Its name.
+        name: String,
+    },
+    /// Closes a client connection.
+    CloseConnection {
+        /// Its name, as listed.
+        name: String,
+        /// The client is told so.
+        reason: String,
+    },
+    /// Closes all client connections of a virtual host.
+    CloseAllConnections {
+        /// The clients are told so.
+        reason: String,
+    },
+    /// Closes all client connections of a user.
+    CloseAllUserConnections {
+        /// The login.
+        username: String,
+        /// The clients are told so.
+        reason: String,
+    },
+    /// Writes the definitions of everything but messages to a file; `-` is standard output.
+    ExportDefinitions {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Reads definitions from a file.
+    ImportDefinitions {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Works on a journal's directory while no node uses it.
+    #[command(subcommand)]
+    Journal(JournalCommand),
+}
+
+/// Offline work on a journal.
+#[derive(Debug, Subcommand)]
+pub enum JournalCommand {
+    /// Prints the segments and streams.
+    Inspect {
+        /// The journal's directory.
+        directory: PathBuf,
+    },
+    /// Checks every record; fails if one is damaged.
+    Verify {
+        /// The journal's directory.
+        directory: PathBuf,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn options_may_stand_behind_the_command() {
+        let arguments = Arguments::try_parse_from([
+            "leveretctl", "list_queues", "name", "messages", "-p", "v", "--formatter", "json",
+        ])
+        .unwrap();
+        assert_eq!(arguments.vhost, "v");
+        assert_eq!(arguments.formatter, Formatter::Json);
+        let Command::ListQueues { columns } = arguments.command else { panic!("another command") };
+        assert_eq!(columns, ["name", "messages"]);
+    }
+}

@@ -1,0 +1,202 @@
+//! Health checks: 200 `{"status":"ok"}`, or 503 `{"status":"failed","reason":...}`.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::resource::Resource;
+use crate::clock::now_ms;
+use crate::http::answer::Answer;
+use crate::http::failure::{Failure, Outcome};
+use crate::node::Node;
+use crate::version;
+use crate::view::node::NodeStats;
+
+/// Checks for everybody: probes carry no credentials.
+pub(super) async fn open<N: Node>(node: &N, resource: &Resource) -> Outcome<Answer> {
+    let path = match resource {
+        Resource::Version => return Ok(Answer::Json(Value::from(version::COMPATIBLE))),
+        Resource::Auth => return Ok(Answer::Json(json!({"oauth_enabled": false}))),
+        Resource::Health(path) => path,
+        _ => return Err(Failure::not_found()),
+    };
+    let stats = node.stats();
+    match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["is-in-service"] => Ok(if stats.serving && !stats.draining {
+            ok(json!({}))
+        } else {
+            failed("this rabbit is not in service", json!({}))
+        }),
+        ["ready-to-serve-clients"] => Ok(ready(node, &stats).await),
+        ["below-node-connection-limit"] => Ok(below_limit(node, &stats).await),
+        // A node on its own is the whole cluster.
+        ["reached-target-cluster-size"] => Ok(ok(json!({"online": 1, "target": 1}))),
+        _ => Err(Failure::not_found()),
+    }
+}
+
+/// `GET /health/checks/...` with credentials.
+pub(super) async fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outcome<Answer> {
+    let stats = call.node.stats();
+    Ok(match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["alarms"] => alarms(&stats, "There are alarms in effect in the cluster"),
+        ["local-alarms"] => alarms(&stats, "There are alarms in effect on the node"),
+        ["port-listener", port] => port_listener(&stats, port)?,
+        ["protocol-listener", protocols] => protocol_listener(&stats, protocols),
+        ["certificate-expiration", within, unit] => certificates(&stats, within, unit)?,
+        ["virtual-hosts"] => ok(json!({})),
+        ["node-is-quorum-critical"] => ok(json!({"reason": "single node cluster"})),
+        ["quorum-queues-without-elected-leaders", "all-vhosts", ..] => ok(json!({})),
+        ["quorum-queues-without-elected-leaders", "vhost", vhost, ..] => {
+            call.exists(vhost)?;
+            ok(json!({}))
+        }
+        ["metadata-store", "initialized"] | ["metadata-store", "initialized", "with-data"] => {
+            if stats.serving {
+                ok(json!({}))
+            } else {
+                failed("Metadata store has not yet been initialized", json!({}))
+            }
+        }
+        _ => return Err(Failure::not_found()),
+    })
+}
+
+/// `GET /aliveness-test/VHOST`: as in RabbitMQ 4, only whether the virtual host is there.
+pub(super) fn aliveness<N: Node>(call: &Call<'_, N>, vhost: &str) -> Outcome<Answer> {
+    call.visible(vhost)?;
+    Ok(ok(json!({})))
+}
+
+/// `GET /healthchecks/node`: what older tools ask.
+pub(super) fn old<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
+    let stats = call.node.stats();
+    if stats.memory_alarm || stats.disk_alarm {
+        return Ok(Answer::Json(json!({
+            "status": "failed", "reason": "resource alarm(s) in effect",
+        })));
+    }
+    Ok(Answer::Json(json!({"status": "ok"})))
+}
+
+fn ok(mut extra: Value) -> Answer {
+    extra["status"] = json!("ok");
+    Answer::Json(extra)
+}
+
+fn failed(reason: &str, mut extra: Value) -> Answer {
+    extra["status"] = json!("failed");
+    extra["reason"] = json!(reason);
+    Answer::Status(StatusCode::SERVICE_UNAVAILABLE, extra)
+}
+
+fn alarms(stats: &NodeStats, reason: &str) -> Answer {
+    let resources = [("memory", stats.memory_alarm), ("disk", stats.disk_alarm)];
+    let alarms: Vec<Value> = resources
+        .iter()
+        .filter(|(_, on)| *on)
+        .map(|(resource, _)| json!({"node": stats.name, "resource": resource}))
+        .collect();
+    if alarms.is_empty() { ok(json!({})) } else { failed(reason, json!({ "alarms": alarms })) }
+}
+
+fn port_listener(stats: &NodeStats, port: &str) -> Outcome<Answer> {
+    let port: u16 =
+        port.parse().map_err(|_| Failure::bad_request(format!("Invalid port value: {port}")))?;
+    let mut ports: Vec<u16> = stats.listeners.iter().map(|listener| listener.port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    if ports.contains(&port) {
+        return Ok(ok(json!({ "port": port })));
+    }
+    Ok(failed("No active listener", json!({"missing": port, "ports": ports})))
+}
+
+fn protocol_listener(stats: &NodeStats, wanted: &str) -> Answer {
+    let mut protocols: Vec<&str> =
+        stats.listeners.iter().map(|listener| listener.protocol.as_str()).collect();
+    protocols.sort_unstable();
+    protocols.dedup();
+    let missing: Vec<&str> = wanted
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !protocols.contains(&protocol(name).as_str()))
+        .collect();
+    if missing.is_empty() {
+        ok(json!({ "protocols": protocols }))
+    } else {
+        failed("No active listener", json!({"missing": missing, "protocols": protocols}))
+    }
+}
+
+/// The name of a protocol as listeners have it.
+fn protocol(alias: &str) -> String {
+    let name = alias.to_ascii_lowercase();
+    match name.as_str() {
+        "amqp091" | "amqp0.9.1" | "amqp-0-9-1" | "amqp0-9-1" | "amqp09" => "amqp",
+        "amqps" | "amqp/tls" | "amqp091/tls" => "amqp/ssl",
+        "prometheus" => "http/prometheus",
+        other => other,
+    }
+    .to_owned()
+}
+
+fn certificates(stats: &NodeStats, within: &str, unit: &str) -> Outcome<Answer> {
+    let within: u64 = within
+        .parse()
+        .map_err(|_| Failure::bad_request(format!("Invalid expiration value: {within}")))?;
+    let days = match unit.to_ascii_lowercase().as_str() {
+        "d" | "day" | "days" => 1,
+        "w" | "week" | "weeks" => 7,
+        "m" | "month" | "months" => 30,
+        "y" | "year" | "years" => 365,
+        _ => return Err(Failure::bad_request(format!("Time unit not recognised: {unit}"))),
+    };
+    let until = now_ms().saturating_add(within.saturating_mul(days).saturating_mul(86_400_000));
+    let expired: Vec<Value> = stats
+        .certificates
+        .iter()
+        .filter(|certificate| certificate.expires_at_ms <= until)
+        .map(|certificate| {
+            json!({
+                "node": stats.name,
+                "port": certificate.port,
+                "cert_path": certificate.path.to_string_lossy(),
+                "cert_expires_on": super::overview::date(certificate.expires_at_ms),
+            })
+        })
+        .collect();
+    Ok(if expired.is_empty() {
+        ok(json!({}))
+    } else {
+        failed("Certificates expiring", json!({ "expired": expired }))
+    })
+}
+
+async fn ready<N: Node>(node: &N, stats: &NodeStats) -> Answer {
+    if !stats.serving || stats.draining {
+        return failed("the node is booting or in maintenance mode", json!({}));
+    }
+    if !stats.listeners.iter().any(|listener| listener.protocol.starts_with("amqp")) {
+        return failed("there are no active listeners for AMQP clients", json!({}));
+    }
+    if !is_below_limit(node, stats).await.0 {
+        return failed("node connection limit is reached", json!({}));
+    }
+    ok(json!({}))
+}
+
+async fn below_limit<N: Node>(node: &N, stats: &NodeStats) -> Answer {
+    match is_below_limit(node, stats).await {
+        (true, connections) => ok(json!({ "connections": connections })),
+        (false, connections) => {
+            failed("node connection limit is reached", json!({ "connections": connections }))
+        }
+    }
+}
+
+async fn is_below_limit<N: Node>(node: &N, stats: &NodeStats) -> (bool, usize) {
+    let connections = node.connections().await.len();
+    let below = stats.connection_limit.is_none_or(|limit| (connections as u64) < limit);
+    (below, connections)
+}

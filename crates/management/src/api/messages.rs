@@ -1,0 +1,176 @@
+//! Publishing and getting over HTTP: for tests and for people, not for work.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use model::message::Message;
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::{exchanges, queues};
+use crate::http::answer::Answer;
+use crate::http::body::missing;
+use crate::http::failure::{Failure, Outcome};
+use crate::http::properties;
+use crate::node::Node;
+use crate::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
+
+/// The most messages that one request gets.
+const COUNT_MAX: i64 = 100_000;
+
+/// `POST /exchanges/VHOST/NAME/publish`.
+pub(super) async fn publish<N: Node>(
+    call: &Call<'_, N>,
+    vhost: &str,
+    name: &str,
+) -> Outcome<Answer> {
+    call.inside(vhost)?;
+    exchanges::find(call, vhost, name)?;
+    let routing_key = call.body.text("routing_key")?;
+    if routing_key.len() > 255 {
+        return Err(Failure::bad_request("routing_key is longer than 255 bytes"));
+    }
+    if call.body.get("properties").is_none() {
+        return Err(missing("properties"));
+    }
+    let properties = properties::from_json(&call.body)?;
+    let payload = call.body.text("payload")?;
+    let body = match call.body.text("payload_encoding")?.as_str() {
+        "string" => payload.into_bytes(),
+        "base64" => {
+            STANDARD.decode(payload).map_err(|_| Failure::bad_request("payload is not base64"))?
+        }
+        other => {
+            return Err(Failure::bad_request(format!("unsupported_encoding: {other}")));
+        }
+    };
+    let request = PublishRequest {
+        vhost: vhost.to_owned(),
+        message: Message::from_parts(name, &routing_key, &properties, &body),
+        user: call.by().to_owned(),
+    };
+    match call.node.publish(request).await? {
+        PublishOutcome::Routed => Ok(Answer::Json(json!({"routed": true}))),
+        PublishOutcome::Unroutable => Ok(Answer::Json(json!({"routed": false}))),
+        PublishOutcome::Rejected => {
+            Err(Failure::bad_request("rejected: Unable to publish message. Check queue limits."))
+        }
+        PublishOutcome::TimedOut => Err(Failure::bad_request(
+            "confirm_timeout: Timed out waiting for the confirmation of the message.",
+        )),
+        PublishOutcome::Blocked => {
+            Err(Failure::unavailable("publishers are blocked: a resource alarm is in effect"))
+        }
+    }
+}
+
+/// `POST /queues/VHOST/NAME/get`.
+pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) -> Outcome<Answer> {
+    call.inside(vhost)?;
+    queues::find(call, vhost, name)?;
+    let count = call.body.integer("count")?.ok_or_else(|| missing("count"))?;
+    let count = u32::try_from(count.min(COUNT_MAX))
+        .map_err(|_| Failure::bad_request("count must not be negative"))?;
+    let mode = match call.body.text("ackmode")?.as_str() {
+        "ack_requeue_true" => GetMode::NackRequeue,
+        "ack_requeue_false" => GetMode::Ack,
+        "reject_requeue_true" => GetMode::RejectRequeue,
+        "reject_requeue_false" => GetMode::Reject,
+        _ => {
+            return Err(Failure::bad_request(
+                "ackmode must be one of: ack_requeue_true, ack_requeue_false, \
+                 reject_requeue_true, reject_requeue_false",
+            ));
+        }
+    };
+    let encoding = match call.body.text("encoding")?.as_str() {
+        "auto" => Encoding::Auto,
+        "base64" => Encoding::Base64,
+        other => {
+            return Err(Failure::bad_request(format!("unsupported_encoding: {other}")));
+        }
+    };
+    let truncate = match call.body.integer("truncate")? {
+        None => usize::MAX,
+        Some(bytes) => usize::try_from(bytes)
+            .map_err(|_| Failure::bad_request("truncate must not be negative"))?,
+    };
+    let request = GetRequest {
+        vhost: vhost.to_owned(),
+        queue: name.to_owned(),
+        count,
+        mode,
+        user: call.by().to_owned(),
+    };
+    let got = call.node.get(request).await?;
+    Ok(Answer::Json(got.iter().map(|message| show(message, encoding, truncate)).collect()))
+}
+
+/// How payloads are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    /// As text if it is UTF-8, else as base64.
+    Auto,
+    /// As base64.
+    Base64,
+}
+
+fn show(got: &GotMessage, encoding: Encoding, truncate: usize) -> Value {
+    let message = &got.message;
+    let whole = message.body();
+    let mut body = &whole[..whole.len().min(truncate)];
+    // A text that is cut within a character is still a text.
+    if encoding == Encoding::Auto && body.len() < whole.len() && std::str::from_utf8(whole).is_ok()
+    {
+        while std::str::from_utf8(body).is_err() {
+            body = &body[..body.len() - 1];
+        }
+    }
+    let text = if encoding == Encoding::Auto { std::str::from_utf8(body).ok() } else { None };
+    let (payload, payload_encoding) = match text {
+        Some(text) => (text.to_owned(), "string"),
+        None => (STANDARD.encode(body), "base64"),
+    };
+    json!({
+        "payload_bytes": whole.len(),
+        "redelivered": got.redelivered,
+        "exchange": message.exchange(),
+        "routing_key": message.routing_key(),
+        "message_count": got.message_count,
+        "properties": properties::to_json(message.properties()),
+        "payload": payload,
+        "payload_encoding": payload_encoding,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &[u8], encoding: Encoding, truncate: usize) -> (Value, Value) {
+        let got = GotMessage {
+            message: Message::from_parts("", "q", &[0, 0], body),
+            redelivered: false,
+            message_count: 0,
+        };
+        let shown = show(&got, encoding, truncate);
+        assert_eq!(shown["payload_bytes"], body.len());
+        assert_eq!(shown["properties"], json!({}));
+        (shown["payload"].clone(), shown["payload_encoding"].clone())
+    }
+
+    #[test]
+    fn payloads_are_text_or_base64() {
+        let max = usize::MAX;
+        assert_eq!(check(b"hi", Encoding::Auto, max), (json!("hi"), json!("string")));
+        assert_eq!(check(b"hi", Encoding::Base64, max), (json!("aGk="), json!("base64")));
+        assert_eq!(check(&[0xff], Encoding::Auto, max), (json!("/w=="), json!("base64")));
+    }
+
+    #[test]
+    fn payloads_are_cut() {
+        assert_eq!(check(b"hello", Encoding::Auto, 2), (json!("he"), json!("string")));
+        assert_eq!(check("aü".as_bytes(), Encoding::Auto, 2), (json!("a"), json!("string")));
+        assert_eq!(check(b"hello", Encoding::Auto, 0), (json!(""), json!("string")));
+        assert_eq!(check(&[0xff, 0xfe], Encoding::Auto, 1), (json!("/w=="), json!("base64")));
+    }
+}

@@ -1,0 +1,274 @@
+//! `/nodes`, `/cluster-name`.
+
+use metadata::command::Command;
+use metadata::objects::parameter::GlobalParameter;
+use metadata::state::State;
+use serde_json::{Map, Value, json};
+
+use super::call::Call;
+use crate::clock::now_ms;
+use crate::http::answer::Answer;
+use crate::http::failure::{Failure, Outcome};
+use crate::http::list;
+use crate::node::Node;
+use crate::sampler::details;
+use crate::version;
+use crate::view::node::{Listener, NodeStats};
+
+/// `GET /nodes`.
+pub(super) fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
+    call.monitor()?;
+    list::respond(vec![show(&call.node.stats())], &call.query)
+}
+
+/// `GET /nodes/NODE`.
+pub(super) fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    call.monitor()?;
+    Ok(list::one(&show(&named(call, name)?), &call.query))
+}
+
+/// `GET /nodes/NODE/memory`, `.../memory/relative`.
+pub(super) async fn memory<N: Node>(
+    call: &Call<'_, N>,
+    name: &str,
+    relative: bool,
+) -> Outcome<Answer> {
+    call.monitor()?;
+    let stats = named(call, name)?;
+    let queues = call.node.queue_stats().await;
+    let queue_procs: u64 = queues.values().map(|queue| queue.memory).sum();
+    let bodies: u64 = queues.values().map(|queue| queue.in_memory_bytes).sum();
+    let total = stats.memory_used;
+    let queue_procs = queue_procs.min(total);
+    let bodies = bodies.min(total - queue_procs);
+    let mut parts = Map::new();
+    // Tools require every key; what does not exist here is 0.
+    for key in [
+        "connection_readers",
+        "connection_writers",
+        "connection_channels",
+        "connection_other",
+        "quorum_queue_procs",
+        "quorum_queue_dlx_procs",
+        "stream_queue_procs",
+        "stream_queue_replica_reader_procs",
+        "stream_queue_coordinator_procs",
+        "plugins",
+        "metadata_store",
+        "other_proc",
+        "metrics",
+        "mgmt_db",
+        "mnesia",
+        "quorum_ets",
+        "metadata_store_ets",
+        "other_ets",
+        "msg_index",
+        "code",
+        "atom",
+        "allocated_unused",
+        "reserved_unallocated",
+    ] {
+        parts.insert(key.to_owned(), json!(0));
+    }
+    let known = [
+        ("queue_procs", queue_procs),
+        ("binary", bodies),
+        ("other_system", total - queue_procs - bodies),
+    ];
+    for (key, bytes) in known {
+        let value = if relative { percent(bytes, total) } else { bytes };
+        parts.insert(key.to_owned(), json!(value));
+    }
+    if !relative {
+        parts.insert("strategy".to_owned(), json!("rss"));
+    }
+    let total = if relative { 100 } else { total };
+    parts.insert(
+        "total".to_owned(),
+        if relative {
+            json!(total)
+        } else {
+            json!({"rss": total, "allocated": total, "erlang": total})
+        },
+    );
+    Ok(list::one(&json!({ "memory": parts }), &call.query))
+}
+
+fn percent(part: u64, total: u64) -> u64 {
+    part.saturating_mul(100).checked_div(total).unwrap_or(0)
+}
+
+/// `GET /cluster-name`.
+pub(super) fn cluster_name<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
+    Ok(Answer::Json(json!({"name": name_of_cluster(&call.state, &call.node.stats())})))
+}
+
+/// `PUT /cluster-name`.
+pub(super) async fn rename_cluster<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
+    call.administrator()?;
+    let value = Value::from(call.body.text("name")?);
+    let command =
+        Command::PutGlobalParameter(GlobalParameter { name: "cluster_name".into(), value });
+    call.node.submit(command, call.by()).await?;
+    Ok(Answer::Done)
+}
+
+/// `GET /auth/attempts/NODE`.
+pub(super) fn auth_attempts<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    call.administrator()?;
+    named(call, name)?;
+    let auth = call.node.counters().auth;
+    Ok(Answer::Json(json!([{
+        "protocol": "amqp091",
+        "auth_attempts": auth.succeeded + auth.failed,
+        "auth_attempts_failed": auth.failed,
+        "auth_attempts_succeeded": auth.succeeded,
+    }])))
+}
+
+/// The cluster's name; until it gets one, its first node's.
+pub(super) fn name_of_cluster(state: &State, stats: &NodeStats) -> String {
+    let parameter = state.global_parameter("cluster_name");
+    let name = parameter.and_then(|parameter| parameter.value.as_str());
+    name.unwrap_or(&stats.name).to_owned()
+}
+
+fn named<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<NodeStats> {
+    let stats = call.node.stats();
+    if stats.name == name { Ok(stats) } else { Err(Failure::not_found()) }
+}
+
+/// The listeners of the node.
+pub(super) fn listeners(stats: &NodeStats) -> Value {
+    let show = |listener: &Listener| {
+        json!({
+            "node": stats.name,
+            "protocol": listener.protocol,
+            "ip_address": listener.address,
+            "port": listener.port,
+            "socket_opts": {"backlog": 128, "nodelay": true},
+        })
+    };
+    stats.listeners.iter().map(show).collect()
+}
+
+/// The HTTP services of the node.
+pub(super) fn contexts(stats: &NodeStats, with_node: bool) -> Value {
+    let show = |listener: &Listener| {
+        let description = match listener.protocol.as_str() {
+            "http" => "RabbitMQ Management",
+            "http/prometheus" => "RabbitMQ Prometheus",
+            _ => return None,
+        };
+        let mut context = json!({
+            "description": description,
+            "path": "/",
+            "port": listener.port.to_string(),
+            "ip": listener.address,
+            "cowboy_opts": "[]",
+            "ssl_opts": [],
+        });
+        if with_node {
+            context["node"] = json!(stats.name);
+        }
+        Some(context)
+    };
+    stats.listeners.iter().filter_map(show).collect()
+}
+
+/// The exchange types of the node.
+pub(super) fn exchange_types(stats: &NodeStats) -> Value {
+    let show = |name: &String| json!({"name": name, "description": format!("AMQP exchange type {name}"), "enabled": true});
+    stats.exchange_types.iter().map(show).collect()
+}
+
+fn show(stats: &NodeStats) -> Value {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let data_dir = stats.data_dir.to_string_lossy();
+    let config_files: Vec<_> =
+        stats.config_files.iter().map(|file| file.to_string_lossy()).collect();
+    let mechanisms: Vec<Value> = stats
+        .auth_mechanisms
+        .iter()
+        .map(|name| json!({"name": name, "description": format!("SASL {name}"), "enabled": true}))
+        .collect();
+    let mut item = json!({
+        "name": stats.name,
+        "type": "disc",
+        "running": true,
+        "being_drained": stats.draining,
+        "os_pid": std::process::id().to_string(),
+        "uptime": now_ms().saturating_sub(stats.started_at_ms),
+        "run_queue": 0,
+        "processors": processors,
+        "fd_used": stats.fd_used,
+        "fd_total": stats.fd_total,
+        "sockets_used": stats.sockets_used,
+        "sockets_total": stats.connection_limit.unwrap_or(stats.fd_total),
+        "proc_used": 0,
+        "proc_total": 1_048_576,
+        "mem_used": stats.memory_used,
+        "mem_limit": stats.memory_limit,
+        "mem_alarm": stats.memory_alarm,
+        "mem_calculation_strategy": "rss",
+        "disk_free": stats.disk_free,
+        "disk_free_limit": stats.disk_free_limit,
+        "disk_free_alarm": stats.disk_alarm,
+        "rates_mode": "basic",
+        "net_ticktime": 60,
+        "partitions": [],
+        "cluster_links": [],
+        "log_files": stats.log_files,
+        "config_files": config_files,
+        "db_dir": data_dir,
+        "enabled_plugins": ["rabbitmq_management", "rabbitmq_prometheus"],
+        "exchange_types": exchange_types(stats),
+        "auth_mechanisms": mechanisms,
+        "applications": [{
+            "name": "leveret", "description": version::PRODUCT, "version": version::OWN,
+        }],
+        "contexts": contexts(stats, false),
+        "ra_open_file_metrics": {},
+        "metrics_gc_queue_length": {},
+    });
+    let journal = &stats.journal;
+    let counts = json!({
+        "rabbitmq_version": version::COMPATIBLE,
+        "erlang_version": version::ERLANG,
+        "product_name": version::PRODUCT,
+        "product_version": version::OWN,
+        "io_write_count": journal.writes,
+        "io_write_bytes": journal.written_bytes,
+        "io_read_count": journal.reads,
+        "io_read_bytes": journal.read_bytes,
+        "io_sync_count": journal.syncs,
+        "io_sync_avg_time": milliseconds(journal.sync_micros, journal.syncs),
+        "gc_num": 0,
+        "gc_bytes_reclaimed": 0,
+        "context_switches": 0,
+    });
+    if let (Value::Object(item), Value::Object(counts)) = (&mut item, counts) {
+        item.extend(counts);
+        let with_details = [
+            "mem_used",
+            "fd_used",
+            "sockets_used",
+            "proc_used",
+            "disk_free",
+            "io_write_count",
+            "io_write_bytes",
+            "io_read_count",
+            "io_read_bytes",
+            "io_sync_count",
+        ];
+        for key in with_details {
+            item.insert(format!("{key}_details"), details(0.0));
+        }
+    }
+    item
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean is shown with a few digits")]
+fn milliseconds(micros: u64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { micros as f64 / count as f64 / 1000.0 }
+}

@@ -1,0 +1,97 @@
+//! `message_stats` and other totals with their rates.
+
+use serde_json::{Map, Value, json};
+
+use crate::sampler::{Rates, Sample, details};
+use crate::view::counters::{ExchangeCounters, MessageCounters};
+
+/// A total by name.
+type Field<T> = (&'static str, fn(&T) -> u64);
+
+/// The totals of messages, with RabbitMQ's names.
+const MESSAGES: [Field<MessageCounters>; 14] = [
+    ("publish", |counters| counters.publish),
+    ("confirm", |counters| counters.confirm),
+    ("return_unroutable", |counters| counters.return_unroutable),
+    ("drop_unroutable", |counters| counters.drop_unroutable),
+    ("deliver", |counters| counters.deliver),
+    ("deliver_no_ack", |counters| counters.deliver_no_ack),
+    ("get", |counters| counters.get),
+    ("get_no_ack", |counters| counters.get_no_ack),
+    ("get_empty", |counters| counters.get_empty),
+    ("deliver_get", MessageCounters::deliver_get),
+    ("redeliver", |counters| counters.redeliver),
+    ("ack", |counters| counters.ack),
+    ("disk_reads", |counters| counters.disk_reads),
+    ("disk_writes", |counters| counters.disk_writes),
+];
+
+/// The totals of an exchange, with RabbitMQ's names.
+const EXCHANGE: [Field<ExchangeCounters>; 5] = [
+    ("publish_in", |counters| counters.publish_in),
+    ("publish_out", |counters| counters.publish_out),
+    ("confirm", |counters| counters.confirm),
+    ("return_unroutable", |counters| counters.return_unroutable),
+    ("drop_unroutable", |counters| counters.drop_unroutable),
+];
+
+/// `message_stats` of something whose totals `sampled` finds in a sample.
+pub(super) fn messages(
+    counters: &MessageCounters,
+    rates: &Rates,
+    sampled: impl Fn(&Sample) -> Option<&MessageCounters>,
+) -> Value {
+    fields(&MESSAGES, counters, rates, sampled)
+}
+
+/// `message_stats` of an exchange.
+pub(super) fn exchange(
+    counters: &ExchangeCounters,
+    rates: &Rates,
+    sampled: impl Fn(&Sample) -> Option<&ExchangeCounters>,
+) -> Value {
+    fields(&EXCHANGE, counters, rates, sampled)
+}
+
+fn fields<T>(
+    fields: &[Field<T>],
+    counters: &T,
+    rates: &Rates,
+    sampled: impl Fn(&Sample) -> Option<&T>,
+) -> Value {
+    let mut object = Map::new();
+    for (name, value) in fields {
+        let rate = rates.of(|sample| sampled(sample).map(value));
+        object.insert((*name).to_owned(), Value::from(value(counters)));
+        object.insert(format!("{name}_details"), details(rate));
+    }
+    Value::Object(object)
+}
+
+/// Adds samples for charts to the `message_stats` of the node, as the query asks for them.
+pub(super) fn add_history(stats: &mut Value, rates: &Rates, age_s: u64) {
+    for (name, value) in MESSAGES {
+        let samples = rates.history(age_s, |counters, _| value(counters));
+        add_samples(&mut stats[format!("{name}_details")], &samples);
+    }
+}
+
+/// Adds `samples`, `avg` and `avg_rate` to a `*_details` object. Newest first.
+#[expect(clippy::cast_precision_loss, reason = "rates are shown with a few digits")]
+pub(super) fn add_samples(details: &mut Value, samples: &[(u64, u64)]) {
+    let sum: u64 = samples.iter().map(|(_, value)| value).sum();
+    let average = if samples.is_empty() { 0.0 } else { sum as f64 / samples.len() as f64 };
+    let average_rate = match (samples.first(), samples.last()) {
+        (Some((from, before)), Some((to, after))) if to > from => {
+            (*after as f64 - *before as f64) * 1000.0 / (to - from) as f64
+        }
+        _ => 0.0,
+    };
+    details["samples"] = samples
+        .iter()
+        .rev()
+        .map(|(timestamp, sample)| json!({"sample": sample, "timestamp": timestamp}))
+        .collect();
+    details["avg"] = json!(average);
+    details["avg_rate"] = json!(average_rate);
+}

@@ -1,0 +1,194 @@
+//! `/vhosts`.
+
+use std::collections::BTreeMap;
+
+use metadata::command::Command;
+use metadata::objects::vhost::Vhost;
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::stats;
+use crate::http::answer::Answer;
+use crate::http::body::Body;
+use crate::http::failure::{Failure, Outcome};
+use crate::http::list;
+use crate::node::Node;
+use crate::sampler::details;
+use crate::view::counters::MessageCounters;
+
+/// `GET /vhosts`: those that may be seen.
+pub(super) async fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
+    let totals = Totals::by_vhost(call).await;
+    let items = call.vhosts(None)?.into_iter().map(|vhost| show(call, vhost, &totals)).collect();
+    list::respond(items, &call.query)
+}
+
+/// `GET /vhosts/VHOST`.
+pub(super) async fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    let vhost = find(call, name)?;
+    if !call.sees(name) {
+        call.visible(name)?;
+    }
+    let totals = Totals::by_vhost(call).await;
+    Ok(list::one(&show(call, vhost, &totals), &call.query))
+}
+
+/// `PUT /vhosts/VHOST`: what is not given stays as it is.
+pub(super) async fn put<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    call.administrator()?;
+    let vhost = parse(&call.body, call.state.vhost(name).map(AsRef::as_ref), name)?;
+    Ok(Answer::put(call.node.submit(Command::PutVhost(vhost), call.by()).await?))
+}
+
+/// `DELETE /vhosts/VHOST`.
+pub(super) async fn delete<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    call.administrator()?;
+    let vhost = find(call, name)?;
+    if vhost.protected {
+        return Err(Failure::precondition_failed(format!(
+            "Refusing to delete virtual host '{name}' because it is protected from deletion"
+        )));
+    }
+    call.node.submit(Command::DeleteVhost { name: name.into() }, call.by()).await?;
+    Ok(Answer::Done)
+}
+
+/// `POST` and `DELETE /vhosts/VHOST/deletion/protection`.
+pub(super) async fn protect<N: Node>(
+    call: &Call<'_, N>,
+    name: &str,
+    protected: bool,
+) -> Outcome<Answer> {
+    call.administrator()?;
+    let vhost = Vhost { protected, ..find(call, name)?.clone() };
+    call.node.submit(Command::PutVhost(vhost), call.by()).await?;
+    Ok(Answer::Done)
+}
+
+/// `POST /vhosts/VHOST/start/NODE`: virtual hosts are always up.
+pub(super) fn start<N: Node>(call: &Call<'_, N>, name: &str, node: &str) -> Outcome<Answer> {
+    call.administrator()?;
+    find(call, name)?;
+    if node != call.node.stats().name {
+        return Err(Failure::not_found());
+    }
+    Ok(Answer::Done)
+}
+
+/// Reads a virtual host out of a request or out of definitions; `old` says what stays.
+pub(super) fn parse(body: &Body, old: Option<&Vhost>, name: &str) -> Outcome<Vhost> {
+    if name.is_empty() {
+        return Err(Failure::bad_request("a virtual host's name must not be empty"));
+    }
+    let mut vhost = old.cloned().unwrap_or_else(|| Vhost::named(name));
+    let metadata = Body::from(body.object("metadata")?);
+    for fields in [&metadata, body] {
+        if fields.get("description").is_some() {
+            vhost.description = fields.text("description")?;
+        }
+        if let Some(tags) = fields.words("tags")? {
+            vhost.tags = tags;
+        }
+        if let Some(kind) = fields.get("default_queue_type") {
+            let kind = kind.as_str().unwrap_or_default();
+            vhost.default_queue_type = match kind {
+                // What RabbitMQ and its tools write for "none".
+                "" | "undefined" => None,
+                "classic" | "rabbit_classic_queue" => Some("classic".to_owned()),
+                "quorum" | "rabbit_quorum_queue" => Some("quorum".to_owned()),
+                "stream" | "rabbit_stream_queue" => Some("stream".to_owned()),
+                other => {
+                    return Err(Failure::bad_request(format!(
+                        "Unsupported default queue type: {other}"
+                    )));
+                }
+            };
+        }
+        vhost.protected = fields.flag("protected_from_deletion", vhost.protected)?;
+        vhost.tracing = fields.flag("tracing", vhost.tracing)?;
+    }
+    Ok(vhost)
+}
+
+fn find<'a, N: Node>(call: &'a Call<'_, N>, name: &str) -> Outcome<&'a Vhost> {
+    call.state.vhost(name).map(AsRef::as_ref).ok_or_else(Failure::not_found)
+}
+
+/// What is in a virtual host.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    ready: u64,
+    unsettled: u64,
+    received: u64,
+    sent: u64,
+    messages: MessageCounters,
+}
+
+impl Totals {
+    async fn by_vhost<N: Node>(call: &Call<'_, N>) -> BTreeMap<String, Self> {
+        let mut totals: BTreeMap<String, Self> = BTreeMap::new();
+        for (id, queue) in call.node.queue_stats().await {
+            let Some(entry) = call.state.queue_by_id(id) else { continue };
+            let total = totals.entry(entry.vhost.to_string()).or_default();
+            total.ready += queue.ready;
+            total.unsettled += queue.unsettled;
+            let (sum, own) = (&mut total.messages, &queue.counters);
+            sum.publish += own.publish;
+            sum.deliver += own.deliver;
+            sum.deliver_no_ack += own.deliver_no_ack;
+            sum.get += own.get;
+            sum.get_no_ack += own.get_no_ack;
+            sum.get_empty += own.get_empty;
+            sum.redeliver += own.redeliver;
+            sum.ack += own.ack;
+        }
+        for connection in call.node.connections().await {
+            let total = totals.entry(connection.vhost).or_default();
+            total.received += connection.received_bytes;
+            total.sent += connection.sent_bytes;
+        }
+        totals
+    }
+}
+
+fn show<N: Node>(call: &Call<'_, N>, vhost: &Vhost, totals: &BTreeMap<String, Totals>) -> Value {
+    let total = totals.get(&*vhost.name).copied().unwrap_or_default();
+    let mut item = definition(vhost);
+    let Value::Object(object) = &mut item else { return item };
+    let Value::Object(added) = json!({
+        "cluster_state": { call.node.stats().name: "running" },
+        "messages": total.ready + total.unsettled,
+        "messages_details": details(0.0),
+        "messages_ready": total.ready,
+        "messages_ready_details": details(0.0),
+        "messages_unacknowledged": total.unsettled,
+        "messages_unacknowledged_details": details(0.0),
+        "recv_oct": total.received,
+        "recv_oct_details": details(0.0),
+        "send_oct": total.sent,
+        "send_oct_details": details(0.0),
+        "message_stats": stats::messages(&total.messages, &call.rates.lock(), |_| None),
+    }) else {
+        return item;
+    };
+    object.extend(added);
+    item
+}
+
+/// A virtual host as it is exported.
+pub(super) fn definition(vhost: &Vhost) -> Value {
+    let kind = vhost.default_queue_type.as_deref().unwrap_or("classic");
+    json!({
+        "name": &*vhost.name,
+        "description": vhost.description,
+        "tags": vhost.tags,
+        "default_queue_type": kind,
+        "protected_from_deletion": vhost.protected,
+        "tracing": vhost.tracing,
+        "metadata": {
+            "description": vhost.description,
+            "tags": vhost.tags,
+            "default_queue_type": kind,
+        },
+    })
+}

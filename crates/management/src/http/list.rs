@@ -1,0 +1,228 @@
+//! Lists: filter, sort, page, columns.
+//!
+//! ```text
+//!  items ── name filter ── sort ── page ── columns ── [..] or {items, page, ...}
+//! ```
+
+use std::cmp::Ordering;
+
+use axum::http::StatusCode;
+use regex::RegexBuilder;
+use serde_json::{Map, Value, json};
+
+use super::answer::Answer;
+use super::failure::{Failure, Outcome};
+use super::uri::Query;
+
+/// The page size of a request that does not say.
+const PAGE_SIZE: usize = 100;
+/// The largest page.
+const PAGE_SIZE_MAX: usize = 500;
+/// The longest filter expression.
+const FILTER_MAX: usize = 1_000;
+
+/// Answers a list as the query asks for it. Without `sort`, the order of `items` stays.
+///
+/// # Errors
+/// 400 for a bad page number or size, a page behind the last one, or a bad expression.
+pub fn respond(items: Vec<Value>, query: &Query) -> Outcome<Answer> {
+    let page = Page::of(query)?;
+    let total_count = items.len();
+    let mut items = items;
+    if page.is_some() {
+        filter(&mut items, query)?;
+    }
+    if let Some(path) = query.get("sort").filter(|path| !path.is_empty()) {
+        let path: Vec<&str> = path.split('.').collect();
+        items.sort_by(|a, b| order(at(a, &path), at(b, &path)));
+        if query.is_true("sort_reverse") {
+            items.reverse();
+        }
+    }
+    let Some(page) = page else {
+        return Ok(Answer::Json(items.iter().map(|item| columns(item, query)).collect()));
+    };
+    let filtered_count = items.len();
+    let page_count = filtered_count.div_ceil(page.size).max(1);
+    if page.number > page_count {
+        return Err(Failure::new(
+            StatusCode::BAD_REQUEST,
+            "page_out_of_range",
+            format!(
+                "Page out of range, page: {}, page size: {}, len: {filtered_count}",
+                page.number, page.size
+            ),
+        ));
+    }
+    let on_page: Vec<Value> = items
+        .iter()
+        .skip((page.number - 1) * page.size)
+        .take(page.size)
+        .map(|item| columns(item, query))
+        .collect();
+    Ok(Answer::Json(json!({
+        "item_count": on_page.len(),
+        "items": on_page,
+        "page": page.number,
+        "page_size": page.size,
+        "page_count": page_count,
+        "filtered_count": filtered_count,
+        "total_count": total_count,
+    })))
+}
+
+/// Answers one object, reduced to the asked columns.
+pub fn one(item: &Value, query: &Query) -> Answer {
+    Answer::Json(columns(item, query))
+}
+
+/// Which page.
+struct Page {
+    number: usize,
+    size: usize,
+}
+
+impl Page {
+    fn of(query: &Query) -> Outcome<Option<Self>> {
+        if query.get("page").is_none() && !query.is_true("pagination") {
+            return Ok(None);
+        }
+        let number = |key: &str, default: usize, max: usize| match query.get(key) {
+            None | Some("") => Ok(default),
+            Some(text) => match text.parse::<usize>() {
+                Ok(number) if (1..=max).contains(&number) => Ok(number),
+                _ => Err(Failure::bad_request(format!("invalid {key}: {text} (1 to {max})"))),
+            },
+        };
+        Ok(Some(Self {
+            number: number("page", 1, usize::MAX / PAGE_SIZE_MAX)?,
+            size: number("page_size", PAGE_SIZE, PAGE_SIZE_MAX)?,
+        }))
+    }
+}
+
+fn filter(items: &mut Vec<Value>, query: &Query) -> Outcome<()> {
+    let Some(pattern) = query.get("name").filter(|pattern| !pattern.is_empty()) else {
+        return Ok(());
+    };
+    if pattern.len() > FILTER_MAX {
+        return Err(Failure::bad_request(format!("name is longer than {FILTER_MAX} bytes")));
+    }
+    let source =
+        if query.is_true("use_regex") { pattern.to_owned() } else { regex::escape(pattern) };
+    let expression =
+        RegexBuilder::new(&source).case_insensitive(true).size_limit(1 << 20).build().map_err(
+            |error| Failure::bad_request(format!("invalid regular expression: {error}")),
+        )?;
+    items.retain(|item| {
+        item.get("name").and_then(Value::as_str).is_some_and(|name| expression.is_match(name))
+    });
+    Ok(())
+}
+
+/// The value at a dotted path; null if there is none.
+fn at<'a>(item: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().try_fold(item, |value, key| value.get(*key)).unwrap_or(&Value::Null)
+}
+
+/// Null before booleans before numbers before texts before the rest.
+fn order(a: &Value, b: &Value) -> Ordering {
+    let rank = |value: &Value| match value {
+        Value::Null => 0,
+        Value::Bool(_) => 1,
+        Value::Number(_) => 2,
+        Value::String(_) => 3,
+        Value::Array(_) => 4,
+        Value::Object(_) => 5,
+    };
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Number(a), Value::Number(b)) => {
+            let float = |number: &serde_json::Number| number.as_f64().unwrap_or_default();
+            float(a).total_cmp(&float(b))
+        }
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        _ => rank(a).cmp(&rank(b)),
+    }
+}
+
+/// Only the columns that the query names; all of them if it names none.
+fn columns(item: &Value, query: &Query) -> Value {
+    let Some(columns) = query.get("columns").filter(|columns| !columns.is_empty()) else {
+        return item.clone();
+    };
+    let mut kept = Value::Object(Map::new());
+    for column in columns.split(',') {
+        let path: Vec<&str> = column.split('.').collect();
+        let found = path.iter().try_fold(item, |value, key| value.get(*key));
+        if let Some(found) = found {
+            insert(&mut kept, &path, found.clone());
+        }
+    }
+    kept
+}
+
+fn insert(into: &mut Value, path: &[&str], value: Value) {
+    let [key, rest @ ..] = path else { return };
+    let Value::Object(object) = into else { return };
+    if rest.is_empty() {
+        object.insert((*key).to_owned(), value);
+    } else {
+        insert(object.entry(*key).or_insert_with(|| Value::Object(Map::new())), rest, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(query: &str) -> Value {
+        let items = (1..=5)
+            .map(
+                |n| json!({"name": format!("q{n}"), "messages": 10 - n, "stats": {"a": n, "b": 0}}),
+            )
+            .collect();
+        match respond(items, &Query::parse(query)) {
+            Ok(Answer::Json(value)) => value,
+            Ok(other) => panic!("unexpected {other:?}"),
+            Err(failure) => json!(failure.error),
+        }
+    }
+
+    #[test]
+    fn without_a_page_it_is_an_array() {
+        assert_eq!(check("").as_array().unwrap().len(), 5);
+        assert_eq!(check("columns=name,stats.a")[0], json!({"name": "q1", "stats": {"a": 1}}));
+        assert_eq!(check("sort=messages")[0]["name"], "q5");
+        assert_eq!(check("sort=stats.a&sort_reverse=true")[0]["name"], "q5");
+        assert_eq!(check("sort=absent")[0]["name"], "q1");
+    }
+
+    #[test]
+    fn with_a_page_it_is_always_an_object() {
+        let page = check("page=2&page_size=2&name=");
+        assert_eq!(page["items"][0]["name"], "q3");
+        assert_eq!(page["page_count"], 3);
+        assert_eq!(page["total_count"], 5);
+        let none = check("page=1&page_size=100&name=absent");
+        assert_eq!(none["items"], json!([]));
+        assert_eq!(none["filtered_count"], 0);
+        assert_eq!(none["total_count"], 5);
+        let some = check("page=1&name=Q[12]&use_regex=true");
+        assert_eq!(some["item_count"], 2);
+        assert_eq!(check("pagination=true")["page"], 1);
+        let Ok(Answer::Json(empty)) = respond(vec![], &Query::parse("page=1&page_size=100")) else {
+            panic!("an empty list has a first page");
+        };
+        assert_eq!(empty["items"], json!([]));
+    }
+
+    #[test]
+    fn bad_pages_are_refused() {
+        assert_eq!(check("page=9"), "page_out_of_range");
+        assert_eq!(check("page=0"), "bad_request");
+        assert_eq!(check("page=x"), "bad_request");
+        assert_eq!(check("page=1&page_size=501"), "bad_request");
+        assert_eq!(check("page=1&name=(&use_regex=true"), "bad_request");
+    }
+}

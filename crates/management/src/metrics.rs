@@ -1,0 +1,8 @@
+//! Prometheus metrics under RabbitMQ's names, so that its dashboards work unchanged.
+//!
+//! Every scrape begins with one `rabbitmq_identity_info`, which the dashboards join with.
+
+pub mod aggregated;
+pub mod detailed;
+pub mod family;
+pub mod identity;

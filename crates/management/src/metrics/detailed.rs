@@ -1,0 +1,235 @@
+//! `/metrics/per-object` and `/metrics/detailed`: one line per queue, channel, connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use metadata::state::State;
+use model::id::QueueId;
+use regex::Regex;
+
+use super::family::{Families, float};
+use crate::view::connection::{ChannelInfo, ConnectionInfo};
+use crate::view::queue::QueueStats;
+
+/// A number of a queue by the rest of its metric's name.
+type QueueGauge = (&'static str, &'static str, fn(&QueueStats) -> u64);
+
+/// What is asked of `/metrics/detailed`.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// The families.
+    pub families: BTreeSet<String>,
+    /// Only queues of these virtual hosts; all if empty.
+    pub vhosts: Vec<String>,
+    /// Only queues whose name matches.
+    pub queue: Option<Regex>,
+}
+
+const COARSE: [QueueGauge; 3] = [
+    ("messages_ready", "Messages ready to be delivered to consumers", |queue| queue.ready),
+    ("messages_unacked", "Messages delivered to consumers but not yet acknowledged", |queue| {
+        queue.unsettled
+    }),
+    ("messages", "Sum of ready and unacknowledged messages - total queue depth", |queue| {
+        queue.ready + queue.unsettled
+    }),
+];
+
+const CONSUMERS: [QueueGauge; 1] = [("consumers", "Consumers on a queue", |queue| queue.consumers)];
+
+const FINE: [QueueGauge; 9] = [
+    ("process_memory_bytes", "Memory in bytes used by the queue", |queue| queue.memory),
+    ("messages_ram", "Ready and unacknowledged messages stored in memory", |queue| queue.in_memory),
+    ("messages_ram_bytes", "Size of ready and unacknowledged messages stored in memory", |queue| {
+        queue.in_memory_bytes
+    }),
+    ("messages_persistent", "Persistent messages", |queue| queue.persistent),
+    ("messages_persistent_bytes", "Size in bytes of persistent messages", |queue| {
+        queue.persistent_bytes
+    }),
+    ("messages_bytes", "Size in bytes of ready and unacknowledged messages", |queue| {
+        queue.ready_bytes + queue.unsettled_bytes
+    }),
+    ("messages_ready_bytes", "Size in bytes of ready messages", |queue| queue.ready_bytes),
+    ("messages_unacked_bytes", "Size in bytes of all unacknowledged messages", |queue| {
+        queue.unsettled_bytes
+    }),
+    ("head_message_timestamp", "Timestamp of the first message in the queue, if any", |queue| {
+        queue.head_message_timestamp.unwrap_or(0)
+    }),
+];
+
+const TOTALS: [QueueGauge; 2] = [
+    ("disk_reads_total", "Total number of times queue read messages from disk", |queue| {
+        queue.counters.disk_reads
+    }),
+    ("disk_writes_total", "Total number of times queue wrote messages to disk", |queue| {
+        queue.counters.disk_writes
+    }),
+];
+
+const DELIVERY: [QueueGauge; 8] = [
+    (
+        "get_ack_total",
+        "Total number of messages fetched from a queue with basic.get in manual acknowledgement mode",
+        |queue| queue.counters.get,
+    ),
+    (
+        "get_total",
+        "Total number of messages fetched from a queue with basic.get in automatic acknowledgement mode",
+        |queue| queue.counters.get_no_ack,
+    ),
+    (
+        "messages_delivered_ack_total",
+        "Total number of messages delivered from a queue to consumers in manual acknowledgement mode",
+        |queue| queue.counters.deliver,
+    ),
+    (
+        "messages_delivered_total",
+        "Total number of messages delivered from a queue to consumers in automatic acknowledgement mode",
+        |queue| queue.counters.deliver_no_ack,
+    ),
+    (
+        "messages_redelivered_total",
+        "Total number of messages redelivered from a queue to consumers",
+        |queue| queue.counters.redeliver,
+    ),
+    (
+        "messages_acked_total",
+        "Total number of messages acknowledged by consumers on a queue",
+        |queue| queue.counters.ack,
+    ),
+    (
+        "get_empty_total",
+        "Total number of times basic.get operations fetched no message on a queue",
+        |queue| queue.counters.get_empty,
+    ),
+    ("messages_published_total", "Total number of messages published into a queue", |queue| {
+        queue.counters.publish
+    }),
+];
+
+/// The queues that a scrape shows, with their labels.
+struct Shown<'a> {
+    labels: Vec<(&'a str, &'a str)>,
+    stats: &'a QueueStats,
+}
+
+/// Writes the families of queues. `prefix` is `rabbitmq_` or `rabbitmq_detailed_`.
+pub fn queues(
+    families: &mut Families,
+    prefix: &str,
+    state: &State,
+    stats: &BTreeMap<QueueId, QueueStats>,
+    selection: &Selection,
+) {
+    let shown: Vec<Shown<'_>> = state
+        .all_queues()
+        .filter(|queue| {
+            (selection.vhosts.is_empty() || selection.vhosts.iter().any(|one| *one == *queue.vhost))
+                && selection.queue.as_ref().is_none_or(|pattern| pattern.is_match(&queue.name))
+        })
+        .filter_map(|queue| {
+            let labels = vec![("vhost", &*queue.vhost), ("queue", &*queue.name)];
+            Some(Shown { labels, stats: stats.get(&queue.id)? })
+        })
+        .collect();
+    let mut gauges = |list: &[QueueGauge]| {
+        for (name, help, value) in list {
+            let lines = shown.iter().map(|one| (one.labels.clone(), float(value(one.stats))));
+            families.gauges(&format!("{prefix}queue_{name}"), help, lines);
+        }
+    };
+    let wants = |family: &str| selection.families.contains(family);
+    if wants("queue_coarse_metrics") {
+        gauges(&COARSE);
+    }
+    if wants("queue_consumer_count") || wants("queue_metrics") {
+        gauges(&CONSUMERS);
+    }
+    if wants("queue_metrics") {
+        gauges(&FINE);
+    }
+    let mut counters = |list: &[QueueGauge]| {
+        for (name, help, value) in list {
+            let lines = shown.iter().map(|one| (one.labels.clone(), value(one.stats)));
+            families.counters(&format!("{prefix}queue_{name}"), help, lines);
+        }
+    };
+    if wants("queue_metrics") {
+        counters(&TOTALS);
+    }
+    if wants("queue_delivery_metrics") {
+        counters(&DELIVERY);
+    }
+}
+
+/// Writes the families of connections.
+pub fn connections(families: &mut Families, prefix: &str, connections: &[ConnectionInfo]) {
+    type Total = (&'static str, &'static str, fn(&ConnectionInfo) -> u64);
+    let totals: [Total; 4] = [
+        ("incoming_bytes_total", "Total number of bytes received on a connection", |one| {
+            one.received_bytes
+        }),
+        ("outgoing_bytes_total", "Total number of bytes sent on a connection", |one| {
+            one.sent_bytes
+        }),
+        ("incoming_packets_total", "Total number of packets received on a connection", |one| {
+            one.received_count
+        }),
+        ("outgoing_packets_total", "Total number of packets sent on a connection", |one| {
+            one.sent_count
+        }),
+    ];
+    for (name, help, value) in totals {
+        let lines =
+            connections.iter().map(|one| (vec![("connection", one.name.as_str())], value(one)));
+        families.counters(&format!("{prefix}connection_{name}"), help, lines);
+    }
+    let gauges: [Total; 2] = [
+        ("channels", "Channels on a connection", |one| u64::from(one.channels)),
+        ("pending_packets", "Number of packets waiting to be sent on a connection", |one| {
+            one.send_pending
+        }),
+    ];
+    for (name, help, value) in gauges {
+        let lines = connections
+            .iter()
+            .map(|one| (vec![("connection", one.name.as_str())], float(value(one))));
+        families.gauges(&format!("{prefix}connection_{name}"), help, lines);
+    }
+}
+
+/// Writes the families of channels.
+pub fn channels(families: &mut Families, prefix: &str, channels: &[ChannelInfo]) {
+    type Gauge = (&'static str, &'static str, fn(&ChannelInfo) -> u64);
+    let names: Vec<String> = channels.iter().map(ChannelInfo::name).collect();
+    let gauges: [Gauge; 6] = [
+        ("consumers", "Consumers on a channel", |one| u64::from(one.consumers)),
+        ("messages_unacked", "Delivered but not yet acknowledged messages", |one| {
+            one.unacknowledged
+        }),
+        ("messages_unconfirmed", "Published but not yet confirmed messages", |one| one.unconfirmed),
+        (
+            "messages_uncommitted",
+            "Messages received in a transaction but not yet committed",
+            |one| one.uncommitted,
+        ),
+        (
+            "acks_uncommitted",
+            "Message acknowledgements in a transaction not yet committed",
+            |one| one.acks_uncommitted,
+        ),
+        (
+            "prefetch",
+            "Total limit of unacknowledged messages for all consumers on a channel",
+            |one| u64::from(one.global_prefetch_count),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        let lines = channels
+            .iter()
+            .zip(&names)
+            .map(|(one, name)| (vec![("channel", name.as_str())], float(value(one))));
+        families.gauges(&format!("{prefix}channel_{name}"), help, lines);
+    }
+}

@@ -1,0 +1,168 @@
+//! Rates: what a total grew by, per second, between the last two samples.
+//!
+//! ```text
+//!   total   0 ───── 50 ───── 50 ───── 150
+//!   time    0 s     5 s      10 s     15 s
+//!   rate        10       0        20          (finite, never negative)
+//! ```
+//!
+//! The driver takes a sample of everything every [`INTERVAL`]; readers see the last two. An object
+//! that was not there at the last sample but one has rates of 0.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use model::id::{ConnectionId, QueueId};
+use serde_json::{Value, json};
+
+use crate::view::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
+
+/// Time between two samples.
+pub const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Samples of the whole node that are kept for charts: ten minutes.
+const HISTORY: usize = 120;
+
+/// All totals at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    /// When.
+    pub at_ms: u64,
+    /// The node's messages.
+    pub messages: MessageCounters,
+    /// The node's comings and goings.
+    pub churn: ChurnCounters,
+    /// All queues together: ready and unsettled.
+    pub depth: Depth,
+    /// Queues.
+    pub queues: BTreeMap<QueueId, (MessageCounters, Depth)>,
+    /// Exchanges by virtual host and name.
+    pub exchanges: BTreeMap<(String, String), ExchangeCounters>,
+    /// Connections: bytes received and sent.
+    pub connections: BTreeMap<ConnectionId, (u64, u64)>,
+    /// Channels.
+    pub channels: BTreeMap<(ConnectionId, u16), MessageCounters>,
+}
+
+/// How many messages there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Waiting.
+    pub ready: u64,
+    /// Held by clients.
+    pub unsettled: u64,
+}
+
+/// The node's totals at one moment, for charts.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    at_ms: u64,
+    messages: MessageCounters,
+    depth: Depth,
+}
+
+/// The last two samples, and a history of the node's totals.
+#[derive(Debug, Default)]
+pub struct Rates {
+    previous: Sample,
+    latest: Sample,
+    history: VecDeque<Point>,
+}
+
+impl Rates {
+    /// Takes a sample. One that is not later than the last one is dropped.
+    pub fn push(&mut self, sample: Sample) {
+        if sample.at_ms <= self.latest.at_ms {
+            return;
+        }
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(Point {
+            at_ms: sample.at_ms,
+            messages: sample.messages,
+            depth: sample.depth,
+        });
+        self.previous = std::mem::replace(&mut self.latest, sample);
+    }
+
+    /// Growth per second of something between the two samples; 0 where it cannot be known.
+    pub fn of(&self, total: impl Fn(&Sample) -> Option<u64>) -> f64 {
+        self.change(total).max(0.0)
+    }
+
+    /// As [`Rates::of`], for numbers that may fall.
+    pub fn change(&self, total: impl Fn(&Sample) -> Option<u64>) -> f64 {
+        if self.previous.at_ms == 0 {
+            return 0.0;
+        }
+        let elapsed_ms = self.latest.at_ms.saturating_sub(self.previous.at_ms);
+        let (Some(before), Some(after)) = (total(&self.previous), total(&self.latest)) else {
+            return 0.0;
+        };
+        rate(before, after, elapsed_ms)
+    }
+
+    /// Samples of the node's totals of the last `age_s` seconds, oldest first.
+    pub fn history(
+        &self,
+        age_s: u64,
+        value: impl Fn(&MessageCounters, &Depth) -> u64,
+    ) -> Vec<(u64, u64)> {
+        let from = self.latest.at_ms.saturating_sub(age_s.saturating_mul(1000));
+        let points = self.history.iter().filter(|point| point.at_ms >= from);
+        points.map(|point| (point.at_ms, value(&point.messages, &point.depth))).collect()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rates are shown with a few digits")]
+fn rate(before: u64, after: u64, elapsed_ms: u64) -> f64 {
+    if elapsed_ms == 0 {
+        return 0.0;
+    }
+    let grown = after as f64 - before as f64;
+    grown * 1000.0 / elapsed_ms as f64
+}
+
+/// The `*_details` object of a rate.
+pub fn details(rate: f64) -> Value {
+    json!({ "rate": rate })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_ms: u64, publish: u64) -> Sample {
+        Sample {
+            at_ms,
+            messages: MessageCounters { publish, ..MessageCounters::default() },
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn rates_are_growth_per_second() {
+        let mut rates = Rates::default();
+        let publish = |sample: &Sample| Some(sample.messages.publish);
+        assert!(rates.of(publish) == 0.0);
+        rates.push(sample(1_000, 50));
+        assert!(rates.of(publish) == 0.0, "one sample gives no rate");
+        rates.push(sample(6_000, 100));
+        assert!((rates.of(publish) - 10.0).abs() < 1e-9);
+        assert_eq!(rates.history(60, |messages, _| messages.publish), [(1_000, 50), (6_000, 100)]);
+    }
+
+    #[test]
+    fn rates_are_finite_and_never_negative() {
+        let mut rates = Rates::default();
+        let publish = |sample: &Sample| Some(sample.messages.publish);
+        rates.push(sample(1_000, 50));
+        rates.push(sample(1_000, 90));
+        rates.push(sample(2_000, 20));
+        assert!(rates.of(publish) == 0.0);
+        assert!(rates.change(publish) < 0.0);
+        assert!(rates.of(|_| None) == 0.0);
+    }
+}

@@ -1,0 +1,118 @@
+//! Listeners and the sampler's clock: the edge of this crate.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header;
+use axum::response::{Html, IntoResponse};
+use axum::routing::get;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::api::call::Api;
+use crate::clock::now_ms;
+use crate::http::failure::Failure;
+use crate::node::Node;
+use crate::sampler::{Depth, INTERVAL, Rates, Sample};
+use crate::scrape;
+
+/// Serves the HTTP API until `shutdown` is ready, and takes samples for its rates.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve<N: Node>(
+    node: Arc<N>,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let rates = Arc::new(Mutex::new(Rates::default()));
+    let sampler = tokio::spawn(sample_for_ever(Arc::clone(&node), Arc::clone(&rates)));
+    let router = router(Api { node, rates });
+    let served = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
+        .with_graceful_shutdown(shutdown)
+        .await;
+    sampler.abort();
+    served
+}
+
+/// Serves Prometheus metrics until `shutdown` is ready.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve_metrics<N: Node>(
+    node: Arc<N>,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, metrics_router(node)).with_graceful_shutdown(shutdown).await
+}
+
+/// The paths of the API's listener.
+pub fn router<N: Node>(api: Api<N>) -> Router {
+    let handler = move |request: Request| {
+        let api = api.clone();
+        async move {
+            let path = request.uri().path();
+            if path == "/api" || path.starts_with("/api/") {
+                api.handle(request).await
+            } else {
+                Failure::not_found().into_response()
+            }
+        }
+    };
+    Router::new().route("/", get(page)).fallback(handler)
+}
+
+/// The paths of the metrics listener.
+pub fn metrics_router<N: Node>(node: Arc<N>) -> Router {
+    Router::new().fallback(move |request: Request| scrape::handle(Arc::clone(&node), request))
+}
+
+/// The page, which reads the API itself.
+async fn page() -> impl IntoResponse {
+    let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                  connect-src 'self'";
+    ([(header::CONTENT_SECURITY_POLICY, policy)], Html(include_str!("page.html")))
+}
+
+async fn sample_for_ever<N: Node>(node: Arc<N>, rates: Arc<Mutex<Rates>>) {
+    let mut ticks = interval(INTERVAL);
+    // Late samples would make the next interval short and its rates wild.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let sample = sample(node.as_ref()).await;
+        rates.lock().push(sample);
+    }
+}
+
+/// All totals of a node, now.
+pub async fn sample<N: Node>(node: &N) -> Sample {
+    let counters = node.counters();
+    let mut depth = Depth::default();
+    let mut queues = std::collections::BTreeMap::new();
+    for (id, stats) in node.queue_stats().await {
+        let own = Depth { ready: stats.ready, unsettled: stats.unsettled };
+        depth.ready += own.ready;
+        depth.unsettled += own.unsettled;
+        queues.insert(id, (stats.counters, own));
+    }
+    let connections = node.connections().await.into_iter();
+    let channels = node.channels().await.into_iter();
+    Sample {
+        at_ms: now_ms(),
+        messages: counters.messages,
+        churn: counters.churn,
+        depth,
+        queues,
+        exchanges: node.exchange_counters(),
+        connections: connections
+            .map(|one| (one.id, (one.received_bytes, one.sent_bytes)))
+            .collect(),
+        channels: channels.map(|one| ((one.connection, one.number), one.counters)).collect(),
+    }
+}
