@@ -68,15 +68,11 @@ fn write_value(out: &mut String, value: &AMQPValue) {
     } else if let Some(float) = float_of(value) {
         write!(out, "f{:x};", float.to_bits())
     } else if let Some(bytes) = bytes_of(value) {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => write!(out, "s{}:{text}", text.len()),
-            Err(_) => {
-                out.push('x');
-                bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")).and_then(|()| {
-                    out.push(';');
-                    Ok(())
-                })
-            }
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            write!(out, "s{}:{text}", text.len())
+        } else {
+            write!(out, "x{}:", bytes.len()).expect("to a string");
+            bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
         }
     } else {
         match value {

@@ -266,6 +266,7 @@ mod plain_connection_id {
     use model::id::ConnectionId;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
     pub(super) fn serialize<S: Serializer>(id: &ConnectionId, to: S) -> Result<S::Ok, S::Error> {
         id.0.serialize(to)
     }

@@ -7,8 +7,8 @@ use amq_protocol_types::{AMQPValue, FieldTable};
 use crate::arguments;
 use crate::refusal::Refusal;
 
-/// The longest time that an argument can name: what fits 32 bits, as RabbitMQ's timers have it.
-const MILLIS_MAX: i64 = u32::MAX as i64;
+/// The longest time that an argument can name: ten years.
+const MILLIS_MAX: i64 = 10 * 365 * 24 * 3600 * 1000;
 
 /// The arguments that a redeclaration compares, in RabbitMQ's order. Others are kept and shown but
 /// not compared.
@@ -23,6 +23,7 @@ pub(super) const COMPARED: &[&str] = &[
     "x-overflow",
     "x-queue-mode",
     "x-queue-version",
+    "x-queue-leader-locator",
     "x-single-active-consumer",
     "x-queue-type",
     "x-delivery-limit",
@@ -35,7 +36,6 @@ const FOREIGN: &[&str] = &[
     "x-max-in-memory-length",
     "x-max-in-memory-bytes",
     "x-quorum-initial-group-size",
-    "x-quorum-target-group-size",
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",
@@ -57,9 +57,9 @@ const CHECKS: &[(&str, Check)] = &[
     ("x-max-length-bytes", check_count),
     ("x-max-priority", check_priority),
     ("x-overflow", check_overflow),
-    ("x-queue-mode", check_mode),
     ("x-queue-version", check_version),
     ("x-single-active-consumer", check_boolean),
+    ("x-queue-leader-locator", check_locator),
     ("x-delivery-limit", check_delivery_limit),
     ("x-consumer-timeout", check_consumer_timeout),
 ];
@@ -124,7 +124,7 @@ fn check_consumer_timeout(value: &AMQPValue, _: &FieldTable) -> Result<(), Strin
 
 fn check_millis(millis: i64) -> Result<(), String> {
     if millis > MILLIS_MAX {
-        return Err(format!("{{value_too_big,{millis}}}"));
+        return Err(format!("{{value_too_large,{millis}}}"));
     }
     not_negative(millis).map(drop)
 }
@@ -161,10 +161,10 @@ fn check_overflow(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
     crate::effective::Overflow::parse(&name).map(drop).ok_or_else(|| "invalid_overflow".into())
 }
 
-fn check_mode(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+fn check_locator(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
     match &*text(value)? {
-        "default" | "lazy" => Ok(()),
-        other => Err(format!("\"unsupported queue mode '{other}'\"")),
+        "client-local" | "balanced" => Ok(()),
+        _ => Err("invalid_queue_locator_arg".into()),
     }
 }
 

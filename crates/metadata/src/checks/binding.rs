@@ -69,6 +69,9 @@ impl State {
         access: Option<&Access>,
     ) -> Result<bool, Refusal> {
         self.check_binding_rights(binding, access)?;
+        if !self.has_binding(binding) {
+            return Ok(false);
+        }
         if let Destination::Queue(name) = &binding.destination
             && access.is_some()
             && let Some(queue) = self.queue(&binding.vhost, name)
@@ -77,7 +80,7 @@ impl State {
         {
             return Err(locked(queue));
         }
-        Ok(self.has_binding(binding))
+        Ok(true)
     }
 
     fn check_binding_rights(
@@ -119,8 +122,8 @@ fn check_suits(source: &Exchange, binding: &Binding) -> Result<(), Refusal> {
         | ExchangeKind::Fanout
         | ExchangeKind::Topic
         | ExchangeKind::ModulusHash
-        | ExchangeKind::Random
-        | ExchangeKind::LocalRandom => Ok(()),
+        | ExchangeKind::Random => Ok(()),
+        ExchangeKind::LocalRandom => check_keyless(binding),
     }
 }
 
@@ -144,6 +147,16 @@ fn check_match(binding: &Binding) -> Result<(), Refusal> {
     }
 }
 
+fn check_keyless(binding: &Binding) -> Result<(), Refusal> {
+    if binding.routing_key.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::precondition(format!(
+        "Non empty binding '{}' key not permitted",
+        binding.routing_key
+    )))
+}
+
 fn check_weight(binding: &Binding) -> Result<(), Refusal> {
     if routes::weight(&binding.routing_key).is_some() {
         return Ok(());
@@ -152,6 +165,6 @@ fn check_weight(binding: &Binding) -> Result<(), Refusal> {
     Err(Refusal::precondition(if key.parse::<i64>().is_ok() {
         "The binding key must be greater than 0".to_owned()
     } else {
-        format!("The binding key must be an integer: {key}")
+        format!("The binding key must be an integer: <<\"{key}\">>")
     }))
 }

@@ -9,8 +9,8 @@ use crate::refusal::Refusal;
 pub(super) fn check_property(
     key: &str,
     object: &str,
-    current: impl ToString,
-    received: impl ToString,
+    current: &impl ToString,
+    received: &impl ToString,
 ) -> Result<(), Refusal> {
     let (current, received) = (current.to_string(), received.to_string());
     if current == received {

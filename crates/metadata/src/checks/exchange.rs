@@ -27,7 +27,7 @@ impl State {
     ) -> Result<Option<Arc<Exchange>>, Refusal> {
         self.check_inside(&declare.vhost)?;
         let kind = ExchangeKind::parse(&declare.kind).ok_or_else(|| {
-            Refusal::precondition(format!("unknown exchange type '{}'", declare.kind))
+            Refusal::precondition(format!("invalid exchange type '{}'", declare.kind))
         })?;
         check_not_default_exchange(&declare.name)?;
         if let Some(access) = access {
@@ -42,16 +42,20 @@ impl State {
         Ok(None)
     }
 
-    /// What a passive `exchange.declare` is answered with. It needs no permission.
+    /// What a passive `exchange.declare` is answered with; any of the three rights is enough.
     ///
     /// # Errors
-    /// 403 for the default exchange, 404.
+    /// 403, 404.
     pub fn check_passive_exchange(
         &self,
         vhost: &str,
         name: &str,
+        access: Option<&Access>,
     ) -> Result<Arc<Exchange>, Refusal> {
         check_not_default_exchange(name)?;
+        if let Some(access) = access {
+            access.check_exchange_any(name)?;
+        }
         self.exchange(vhost, name)
             .map(Arc::clone)
             .ok_or_else(|| Refusal::not_found(format!("no {}", quoted::exchange(vhost, name))))
@@ -93,10 +97,15 @@ fn check_equivalent(
     kind: ExchangeKind,
 ) -> Result<(), Refusal> {
     let object = quoted::exchange(&existing.vhost, &existing.name);
-    equivalence::check_property("type", &object, existing.kind, kind)?;
-    equivalence::check_property("durable", &object, existing.durable, declare.durable)?;
-    equivalence::check_property("auto_delete", &object, existing.auto_delete, declare.auto_delete)?;
-    equivalence::check_property("internal", &object, existing.internal, declare.internal)?;
+    equivalence::check_property("type", &object, &existing.kind, &kind)?;
+    equivalence::check_property("durable", &object, &existing.durable, &declare.durable)?;
+    equivalence::check_property(
+        "auto_delete",
+        &object,
+        &existing.auto_delete,
+        &declare.auto_delete,
+    )?;
+    equivalence::check_property("internal", &object, &existing.internal, &declare.internal)?;
     equivalence::check_argument(
         "alternate-exchange",
         &object,

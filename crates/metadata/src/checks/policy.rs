@@ -88,7 +88,7 @@ const SETTINGS: &[Setting] = &[
 /// Compiles the pattern of a policy whose definition is right.
 pub(crate) fn compile(policy: &Policy, operator: bool) -> Result<Matcher, Refusal> {
     let pattern = Matcher::pattern(&policy.pattern).map_err(|error| {
-        failed(&format!("pattern should be a regular expression but is invalid: {error}"))
+        failed(&format!("pattern should be regular expression but is invalid: {error}"))
     })?;
     check_definition(&policy.definition, operator).map_err(|text| failed(&text))?;
     Ok(pattern)
@@ -125,7 +125,7 @@ fn check_definition(definition: &Map<String, Value>, operator: bool) -> Result<(
     if unknown.is_empty() {
         return Ok(());
     }
-    Err(format!("[{}] are not recognised policy settings", unknown.join(",\n ")))
+    Err(format!("[{}] are not recognised policy settings", unknown.join(",")))
 }
 
 fn fits(shape: Shape, value: &Value) -> bool {

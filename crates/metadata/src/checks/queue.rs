@@ -148,9 +148,12 @@ impl State {
 
     /// The arguments that a new queue gets: the vhost's default type is shown in them, if this
     /// node has that type and the queue could be of it.
-    pub(crate) fn arguments_of_new_queue(&self, declare: &DeclareQueue) -> FieldTable {
-        let mut arguments = declare.arguments.clone();
-        let default = self.vhost(&declare.vhost).and_then(|vhost| vhost.default_queue_type.clone());
+    pub(crate) fn arguments_of_new_queue(
+        &self,
+        vhost: &str,
+        mut arguments: FieldTable,
+    ) -> FieldTable {
+        let default = self.vhost(vhost).and_then(|vhost| vhost.default_queue_type.clone());
         if let Some(name) = default
             && !arguments.contains_key("x-queue-type")
             && queue_arguments::is_supported_type(&name)
@@ -187,8 +190,13 @@ fn check_equivalent(existing: &Queue, declare: &DeclareQueue) -> Result<(), Refu
     }
     let object = quoted::queue(&existing.vhost, &existing.name);
     let durable = declare.durable && declare.exclusive_owner.is_none();
-    equivalence::check_property("durable", &object, existing.durable, durable)?;
-    equivalence::check_property("auto_delete", &object, existing.auto_delete, declare.auto_delete)?;
+    equivalence::check_property("durable", &object, &existing.durable, &durable)?;
+    equivalence::check_property(
+        "auto_delete",
+        &object,
+        &existing.auto_delete,
+        &declare.auto_delete,
+    )?;
     for key in queue_arguments::COMPARED {
         let (current, received) = (&existing.arguments, &declare.arguments);
         // A queue without a type is a classic one.

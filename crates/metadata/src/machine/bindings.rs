@@ -9,11 +9,11 @@ use crate::state::State;
 use crate::store::record::{self, Record};
 
 impl State {
-    pub(super) fn bind(&mut self, binding: &Binding, out: &mut Outcome) -> Result<(), Refusal> {
-        if self.check_bind(binding, None, None)? {
+    pub(super) fn bind(&mut self, binding: Binding, out: &mut Outcome) -> Result<(), Refusal> {
+        if self.check_bind(&binding, None, None)? {
             return Ok(());
         }
-        let binding = Arc::new(binding.clone());
+        let binding = Arc::new(binding);
         out.created = true;
         out.routes_changed = true;
         out.records.push(record::put(&Record::Binding(&binding)));
@@ -22,9 +22,9 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn unbind(&mut self, binding: &Binding, out: &mut Outcome) {
-        if self.has_binding(binding) {
-            self.remove_bindings(vec![Arc::new(binding.clone())], out);
+    pub(super) fn unbind(&mut self, binding: Binding, out: &mut Outcome) {
+        if self.has_binding(&binding) {
+            self.remove_bindings(vec![Arc::new(binding)], out);
             out.deleted = true;
         }
     }

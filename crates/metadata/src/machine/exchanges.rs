@@ -12,26 +12,26 @@ use crate::store::record::{self, Record};
 impl State {
     pub(super) fn declare_exchange(
         &mut self,
-        declare: &DeclareExchange,
+        declare: DeclareExchange,
         out: &mut Outcome,
     ) -> Result<(), Refusal> {
-        if self.check_declare_exchange(declare, None)?.is_some() {
+        if self.check_declare_exchange(&declare, None)?.is_some() {
             return Ok(());
         }
         let exchange = Arc::new(Exchange {
-            vhost: Arc::clone(&declare.vhost),
-            name: Arc::clone(&declare.name),
+            vhost: declare.vhost,
+            name: declare.name,
             kind: ExchangeKind::parse(&declare.kind).expect("the kind was checked"),
             durable: declare.durable,
             auto_delete: declare.auto_delete,
             internal: declare.internal,
-            arguments: declare.arguments.clone(),
-            user_who_performed_action: Arc::clone(&declare.user),
+            arguments: declare.arguments,
+            user_who_performed_action: declare.user,
         });
         out.created = true;
         out.routes_changed = true;
         out.records.push(record::put(&Record::Exchange(&exchange)));
-        self.insert_exchange(Arc::clone(&exchange));
+        self.insert_exchange(&exchange);
         out.exchanges_created.push(exchange);
         Ok(())
     }

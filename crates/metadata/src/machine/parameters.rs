@@ -13,11 +13,11 @@ use crate::store::record::{self, Record};
 impl State {
     pub(super) fn put_parameter(
         &mut self,
-        parameter: &Parameter,
+        parameter: Parameter,
         out: &mut Outcome,
     ) -> Result<(), Refusal> {
         self.vhost_to_change(&parameter.vhost)?;
-        let parameter = Arc::new(parameter.clone());
+        let parameter = Arc::new(parameter);
         out.records.push(record::put(&Record::Parameter(&parameter)));
         out.created = self.insert_parameter(parameter);
         Ok(())
@@ -45,8 +45,8 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn put_global_parameter(&mut self, parameter: &GlobalParameter, out: &mut Outcome) {
-        let parameter = Arc::new(parameter.clone());
+    pub(super) fn put_global_parameter(&mut self, parameter: GlobalParameter, out: &mut Outcome) {
+        let parameter = Arc::new(parameter);
         out.records.push(record::put(&Record::GlobalParameter(&parameter)));
         let name = Arc::clone(&parameter.name);
         out.created = self.global_parameters.insert(name, parameter).is_none();

@@ -24,11 +24,11 @@ impl State {
 
     /// # Panics
     /// If the vhost is missing.
-    pub(crate) fn insert_exchange(&mut self, exchange: Arc<Exchange>) {
+    pub(crate) fn insert_exchange(&mut self, exchange: &Arc<Exchange>) {
         let vhost = self.vhost_mut(&exchange.vhost).expect("the vhost was checked");
-        let alternate = vhost.alternate_exchange(&exchange);
-        vhost.exchanges.insert(Arc::clone(&exchange.name), Arc::clone(&exchange));
-        self.routes.vhost_mut(&exchange.vhost).add_exchange(&exchange, alternate);
+        let alternate = vhost.alternate_exchange(exchange);
+        vhost.exchanges.insert(Arc::clone(&exchange.name), Arc::clone(exchange));
+        self.routes.vhost_mut(&exchange.vhost).add_exchange(exchange, alternate);
     }
 
     /// # Panics

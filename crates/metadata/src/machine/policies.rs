@@ -14,19 +14,20 @@ use crate::store::record::{self, Record};
 impl State {
     pub(super) fn put_policy(
         &mut self,
-        policy: &Policy,
+        policy: Policy,
         operator: bool,
         out: &mut Outcome,
     ) -> Result<(), Refusal> {
         if !self.vhosts.contains_key(&policy.vhost) {
             return Err(no_vhost(&policy.vhost));
         }
-        let pattern = check::compile(policy, operator)?;
-        let new = Arc::new(CompiledPolicy { policy: policy.clone(), pattern });
-        out.records.push(record::put(&Record::Policy(policy, operator)));
+        let pattern = check::compile(&policy, operator)?;
+        let vhost = Arc::clone(&policy.vhost);
+        let new = Arc::new(CompiledPolicy { policy, pattern });
+        out.records.push(record::put(&Record::Policy(&new.policy, operator)));
         let old = self.insert_policy(Arc::clone(&new), operator);
         out.created = old.is_none();
-        self.touch(&policy.vhost, &[Some(new), old], out);
+        self.touch(&vhost, &[Some(new), old], out);
         Ok(())
     }
 

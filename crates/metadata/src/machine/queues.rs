@@ -14,24 +14,25 @@ use crate::store::record::{self, Record};
 impl State {
     pub(super) fn declare_queue(
         &mut self,
-        declare: &DeclareQueue,
+        declare: DeclareQueue,
         out: &mut Outcome,
     ) -> Result<(), Refusal> {
-        if let Some(existing) = self.check_declare_queue(declare, None)? {
+        if let Some(existing) = self.check_declare_queue(&declare, None)? {
             out.queue = Some(existing);
             return Ok(());
         }
         let id = QueueId(self.last_queue + 1);
+        let arguments = self.arguments_of_new_queue(&declare.vhost, declare.arguments);
         let queue = Arc::new(Queue {
             id,
-            vhost: Arc::clone(&declare.vhost),
-            name: Arc::clone(&declare.name),
+            vhost: declare.vhost,
+            name: declare.name,
             kind: QueueKind::Classic,
             durable: declare.durable && declare.exclusive_owner.is_none(),
             auto_delete: declare.auto_delete,
             exclusive_owner: declare.exclusive_owner,
-            arguments: self.arguments_of_new_queue(declare),
-            user_who_performed_action: Arc::clone(&declare.user),
+            arguments,
+            user_who_performed_action: declare.user,
         });
         out.created = true;
         out.routes_changed = true;

@@ -14,11 +14,11 @@ use crate::state::{CompiledPermission, State};
 use crate::store::record::{self, Record};
 
 impl State {
-    pub(super) fn put_user(&mut self, user: &User, out: &mut Outcome) -> Result<(), Refusal> {
+    pub(super) fn put_user(&mut self, user: User, out: &mut Outcome) -> Result<(), Refusal> {
         if user.name.is_empty() {
             return Err(Refusal::invalid("user name must not be empty"));
         }
-        let user = Arc::new(user.clone());
+        let user = Arc::new(user);
         out.records.push(record::put(&Record::User(&user)));
         out.user_changed = Some(Arc::clone(&user.name));
         out.created = self.users.insert(Arc::clone(&user.name), user).is_none();
@@ -41,12 +41,12 @@ impl State {
 
     pub(super) fn put_permission(
         &mut self,
-        permission: &Permission,
+        permission: Permission,
         out: &mut Outcome,
     ) -> Result<(), Refusal> {
         self.check_owner(&permission.vhost, &permission.user)?;
         let compiled = compile(permission)?;
-        out.records.push(record::put(&Record::Permission(permission)));
+        out.records.push(record::put(&Record::Permission(&compiled.permission)));
         out.created = self.insert_permission(compiled);
         Ok(())
     }
@@ -80,7 +80,7 @@ impl State {
 
     pub(super) fn put_topic_permission(
         &mut self,
-        permission: &TopicPermission,
+        permission: TopicPermission,
         out: &mut Outcome,
     ) -> Result<(), Refusal> {
         self.check_owner(&permission.vhost, &permission.user)?;
@@ -89,7 +89,7 @@ impl State {
             let expression = expression.replace("{username}", "u").replace("{vhost}", "v");
             matcher(&expression.replace("{client_id}", "c"))?;
         }
-        let permission = Arc::new(permission.clone());
+        let permission = Arc::new(permission);
         out.records.push(record::put(&Record::TopicPermission(&permission)));
         out.created = self.insert_topic_permission(permission);
         Ok(())
@@ -193,12 +193,12 @@ impl State {
 }
 
 /// Compiles the three expressions.
-pub(crate) fn compile(permission: &Permission) -> Result<CompiledPermission, Refusal> {
+pub(crate) fn compile(permission: Permission) -> Result<CompiledPermission, Refusal> {
     Ok(CompiledPermission {
         configure: matcher(&permission.configure)?,
         write: matcher(&permission.write)?,
         read: matcher(&permission.read)?,
-        permission: permission.clone(),
+        permission,
     })
 }
 

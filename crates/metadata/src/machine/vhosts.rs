@@ -13,12 +13,25 @@ use crate::state::{State, VhostState};
 use crate::store::record::{self, Record};
 
 impl State {
-    pub(super) fn put_vhost(&mut self, vhost: &Vhost, out: &mut Outcome) {
-        let vhost = Arc::new(vhost.clone());
+    pub(super) fn put_vhost(&mut self, mut vhost: Vhost, out: &mut Outcome) -> Result<(), Refusal> {
+        vhost.default_queue_type = match vhost.default_queue_type.as_deref() {
+            Some("") => {
+                return Err(Refusal::invalid("default_queue_type must not be an empty string"));
+            }
+            Some("classic" | "quorum" | "stream") => vhost.default_queue_type,
+            Some(other) => {
+                return Err(Refusal::invalid(format!("{other} is not a valid queue type")));
+            }
+            None => match self.vhost(&vhost.name) {
+                Some(existing) => existing.default_queue_type.clone(),
+                None => Some("classic".to_owned()),
+            },
+        };
+        let vhost = Arc::new(vhost);
         out.records.push(record::put(&Record::Vhost(&vhost)));
         if let Some(existing) = self.vhost_mut(&vhost.name) {
             existing.vhost = vhost;
-            return;
+            return Ok(());
         }
         out.created = true;
         out.routes_changed = true;
@@ -26,9 +39,10 @@ impl State {
         for exchange in boot::predeclared_exchanges(&vhost.name) {
             let exchange = Arc::new(exchange);
             out.records.push(record::put(&Record::Exchange(&exchange)));
-            self.insert_exchange(Arc::clone(&exchange));
+            self.insert_exchange(&exchange);
             out.exchanges_created.push(exchange);
         }
+        Ok(())
     }
 
     pub(crate) fn insert_vhost(&mut self, vhost: Arc<Vhost>) {

@@ -71,6 +71,7 @@ pub(crate) mod queue_id {
     use model::id::QueueId;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
     pub(crate) fn serialize<S: Serializer>(id: &QueueId, to: S) -> Result<S::Ok, S::Error> {
         id.0.serialize(to)
     }

@@ -15,7 +15,8 @@ pub struct Vhost {
     /// For people.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// The type of queues that are declared without `x-queue-type`; `None` is classic.
+    /// The type of queues that are declared without `x-queue-type`. In a command `None` leaves it
+    /// as it is; a new vhost then gets `classic`.
     #[serde(default)]
     pub default_queue_type: Option<String>,
     /// Cannot be deleted while set.

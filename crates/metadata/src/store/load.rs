@@ -83,7 +83,7 @@ fn insert(state: &mut State, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         }
         record::PERMISSION => {
             let compiled =
-                users::compile(&read(key, value)?).map_err(|error| damaged(key, &error))?;
+                users::compile(read(key, value)?).map_err(|error| damaged(key, &error))?;
             state.insert_permission(compiled);
         }
         record::TOPIC_PERMISSION => drop(state.insert_topic_permission(read(key, value)?)),
@@ -95,7 +95,7 @@ fn insert(state: &mut State, key: &[u8], value: &[u8]) -> Result<(), Failure> {
                 checks::policy::compile(&policy, operator).map_err(|error| damaged(key, &error))?;
             state.insert_policy(Arc::new(CompiledPolicy { policy, pattern }), operator);
         }
-        record::EXCHANGE => state.insert_exchange(read(key, value)?),
+        record::EXCHANGE => state.insert_exchange(&read(key, value)?),
         record::QUEUE => state.insert_queue(read(key, value)?),
         record::BINDING => state.insert_binding(read(key, value)?),
         _ => return Err(damaged(key, &"a kind of object that this version does not know")),
