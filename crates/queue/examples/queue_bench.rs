@@ -3,6 +3,11 @@
 //! `cargo run --release -p queue --example queue_bench [MESSAGES]`, 10 million by default.
 
 #![expect(clippy::print_stdout, reason = "printing is all that it is for")]
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "figures are rounded and counts are small"
+)]
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::time::Instant;
@@ -33,6 +38,8 @@ fn main() {
         terms.timeout = Some(Millis(1_800_000));
     });
     flow("ten consumers, ack each run", messages, 10, 10, |terms| terms.prefetch = 100);
+    requeue(messages / 10);
+    println!("{:<48} {:>7} bytes", "an empty queue", size_of::<Queue>());
     for what in ["ordinary", "deadline", "priorities"] {
         // Each in a process of its own, or it would fill the room that the last one left.
         let program = std::env::current_exe().expect("a running program has a path");
@@ -116,6 +123,31 @@ fn flow(
     assert_eq!(queue.ready(), 0);
 }
 
+/// A thousand messages are held, and all come back and go out again, over and over.
+fn requeue(messages: u64) {
+    let mut queue = Queue::new(Settings::new(Style::Classic), NOW);
+    let mut effects = Vec::new();
+    for seq in 0..1_000 {
+        queue.apply(NOW, arrival(seq), &mut effects);
+    }
+    let consumer = ConsumerId(0);
+    queue.apply(NOW, Command::Consume(Subscription::new(consumer)), &mut effects);
+    let start = Instant::now();
+    for _ in 0..messages / 1_000 {
+        effects.clear();
+        let settle = Command::Settle {
+            consumer: Some(consumer),
+            first: Seq(0),
+            last: Seq(999),
+            outcome: Outcome::Return,
+            more: false,
+        };
+        queue.apply(NOW, settle, &mut effects);
+    }
+    report("returned and delivered again", messages, start);
+    assert_eq!(queue.unsettled(), 1_000);
+}
+
 /// All messages wait first, then they are delivered and settled.
 fn backlog(what: &str, messages: u64) {
     let plain = Settings::new(Style::Classic);
@@ -164,7 +196,7 @@ fn backlog(what: &str, messages: u64) {
     report(&format!("backlog of {what}: drain, ack each"), messages, start);
     assert_eq!((queue.ready(), queue.unsettled()), (0, 0));
 
-    let mut restored = Queue::restore(settings.clone(), NOW);
+    let mut restored = Queue::restore(settings, NOW);
     let Command::Enqueue(one) = arrival(0) else { return };
     let head = restored.arrival_head(NOW, &one).encode();
     let start = Instant::now();

@@ -342,13 +342,14 @@ impl Consumers {
         if self.undemanded == 0 {
             return;
         }
-        for slot in self.slots().collect::<Vec<_>>() {
-            let turn = self.has_turn(slot);
-            let consumer = self.at_mut(slot);
+        let active = self.active.filter(|_| !self.draining);
+        for slot in self.by_id.values() {
+            let turn = self.single.is_none() || active == Some(*slot);
+            let consumer = self.slots[*slot as usize].as_mut().expect("ids name slots in use");
             if turn && consumer.needs_grants() && !consumer.demanded && consumer.is_open() {
                 consumer.demanded = true;
-                tell(consumer.terms.consumer);
                 self.undemanded -= 1;
+                tell(consumer.terms.consumer);
             }
         }
     }

@@ -36,8 +36,9 @@ pub enum Effect {
         /// Why.
         reason: Reason,
     },
-    /// The persistent part of a message changed (its delivery count): record `Queue::head` of it,
-    /// before the next command is applied.
+    /// The persistent part of a message changed (its delivery count, which only matters and is
+    /// only noted if there is a delivery limit): record `Queue::head` of it before the next
+    /// command is applied. If there is none the message has left the queue meanwhile.
     Noted {
         /// Which message.
         seq: Seq,

@@ -68,10 +68,12 @@ pub struct Queue {
 impl Queue {
     /// An empty queue, first used `now`.
     pub fn new(settings: Settings, now: Timestamp) -> Self {
+        let settings = settings.understood();
         let mut consumers = Consumers::default();
         consumers.set_single(Self::single(&settings));
         Self {
             ready: Ready::new(settings.style),
+            settings,
             consumers,
             got: Unsettled::default(),
             unsettled: 0,
@@ -83,7 +85,6 @@ impl Queue {
             expired: false,
             next_timeout: NEVER,
             returning: Vec::new(),
-            settings,
         }
     }
 
@@ -153,7 +154,7 @@ impl Queue {
             Command::Purge => self.purge(effects),
             Command::Delete { if_unused, if_empty } => self.delete(if_unused, if_empty, effects),
             Command::Configure(settings) => {
-                self.configure(now, settings, effects);
+                self.configure(now, &settings, effects);
                 Reply::Done
             }
             Command::Touch => {

@@ -47,7 +47,8 @@ pub enum Overflow {
     DropHead,
     /// The arrival is refused (`reject-publish`).
     RejectPublish,
-    /// The arrival is refused and dead-lettered (`reject-publish-dlx`).
+    /// The arrival is refused and dead-lettered (`reject-publish-dlx`). Quorum queues do not know
+    /// this one and take it as [`Overflow::DropHead`].
     RejectPublishDlx,
 }
 
@@ -87,6 +88,15 @@ impl Settings {
             auto_delete: false,
             style,
         }
+    }
+
+    /// What the style makes of these settings.
+    #[must_use]
+    pub(crate) fn understood(mut self) -> Self {
+        if self.style == Style::Quorum && self.overflow == Overflow::RejectPublishDlx {
+            self.overflow = Overflow::DropHead;
+        }
+        self
     }
 
     /// The level at which a message with this `priority` property waits.

@@ -54,11 +54,12 @@ impl Queue {
     pub(super) fn configure(
         &mut self,
         now: Timestamp,
-        settings: Settings,
+        settings: &Settings,
         effects: &mut Vec<Effect>,
     ) {
+        let style = self.settings.style;
+        let settings = Settings { style, ..settings.clone() }.understood();
         let before = std::mem::replace(&mut self.settings, settings);
-        self.settings.style = before.style;
         if before.single_active_consumer != self.settings.single_active_consumer {
             self.consumers.set_single(Self::single(&self.settings));
             self.elect(effects);

@@ -150,10 +150,12 @@ impl Queue {
     fn take_back(&mut self, mut message: Message, failed: bool, effects: &mut Vec<Effect>) {
         if failed {
             message.delivery_count = message.delivery_count.saturating_add(1);
-            if self.settings.delivery_limit.is_some_and(|limit| message.delivery_count > limit) {
-                return self.drop(message.seq, Reason::DeliveryLimit, effects);
+            if let Some(limit) = self.settings.delivery_limit {
+                if message.delivery_count > limit {
+                    return self.drop(message.seq, Reason::DeliveryLimit, effects);
+                }
+                effects.push(Effect::Noted { seq: message.seq });
             }
-            effects.push(Effect::Noted { seq: message.seq });
         }
         self.ready.put_back(message);
     }

@@ -57,6 +57,7 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(settings: Settings, now: Timestamp) -> Self {
+        let settings = Self::understood(settings);
         Self {
             settings,
             messages: Vec::new(),
@@ -70,6 +71,14 @@ impl Model {
             now,
             effects: Vec::new(),
         }
+    }
+
+    /// Quorum queues do not know `reject-publish-dlx`.
+    fn understood(mut settings: Settings) -> Settings {
+        if settings.style == Style::Quorum && settings.overflow == Overflow::RejectPublishDlx {
+            settings.overflow = Overflow::DropHead;
+        }
+        settings
     }
 
     pub(crate) fn ready(&self) -> impl Iterator<Item = &Message> {
@@ -121,9 +130,10 @@ impl Model {
 
     fn drop(&mut self, seq: Seq, reason: Reason) {
         self.remove(seq);
-        self.effects.push(match self.settings.dead_letter {
-            true => Effect::DeadLetter { seq, reason },
-            false => Effect::Release { first: seq, last: seq },
+        self.effects.push(if self.settings.dead_letter {
+            Effect::DeadLetter { seq, reason }
+        } else {
+            Effect::Release { first: seq, last: seq }
         });
     }
 
@@ -317,7 +327,9 @@ impl Model {
             if limit.is_some_and(|limit| message.head.delivery_count > limit) {
                 return self.drop(seq, Reason::DeliveryLimit);
             }
-            self.effects.push(Effect::Noted { seq });
+            if limit.is_some() {
+                self.effects.push(Effect::Noted { seq });
+            }
         }
         self.counter += 1;
         let order = self.counter;
@@ -404,7 +416,7 @@ impl Model {
             Command::Delete { if_unused, if_empty } => self.delete(if_unused, if_empty),
             Command::Configure(settings) => {
                 let style = self.settings.style;
-                self.settings = Settings { style, ..settings };
+                self.settings = Self::understood(Settings { style, ..settings });
                 self.elect();
                 self.catch_up();
                 Reply::Done
@@ -481,7 +493,9 @@ impl Model {
         if gone {
             let mut seqs: Vec<Seq> = self.held_by(Some(id)).map(|message| message.seq).collect();
             seqs.sort_unstable();
-            seqs.into_iter().for_each(|seq| self.take_back(seq, true));
+            for seq in seqs {
+                self.take_back(seq, true);
+            }
         }
         self.elect();
         self.forget_idle();
@@ -565,9 +579,10 @@ impl Model {
         }
         self.forget_idle();
         self.elect();
-        match more {
-            true => self.held_back = true,
-            false => self.catch_up(),
+        if more {
+            self.held_back = true;
+        } else {
+            self.catch_up();
         }
         Reply::Done
     }
@@ -613,7 +628,9 @@ impl Model {
                 self.consumers[place].overdue.clone_from(&seqs);
             }
             let failed = self.settings.style == Style::Classic;
-            seqs.into_iter().for_each(|seq| self.take_back(seq, failed));
+            for seq in seqs {
+                self.take_back(seq, failed);
+            }
         }
         if timed_out {
             self.forget_idle();

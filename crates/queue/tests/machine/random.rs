@@ -86,7 +86,6 @@ fn subscription() -> impl Strategy<Value = Subscription> {
     )
         .prop_map(|(prefetch, granted, no_ack, exclusive, priority, timeout, window_bytes)| {
             let consumer = ConsumerId(0);
-            let (exclusive, timeout) = (exclusive, timeout);
             Subscription {
                 consumer,
                 prefetch,
@@ -225,12 +224,12 @@ impl Pair {
             Step::Restart => return self.restart(),
             Step::Shrink => return self.queue.shrink(),
         };
-        self.apply(command);
+        self.apply(&command);
     }
 
-    fn apply(&mut self, command: Command) {
+    fn apply(&mut self, command: &Command) {
         let mut effects = Vec::new();
-        let head = match &command {
+        let head = match command {
             Command::Enqueue(arrival) => Some(self.queue.arrival_head(self.now, arrival)),
             _ => None,
         };
@@ -252,13 +251,13 @@ impl Pair {
         };
         assert_eq!(others(&effects), others(&self.model.effects), "effects of {command:?}");
         assert_eq!(released(&effects), released(&self.model.effects), "releases of {command:?}");
-        if let (Command::Enqueue(arrival), Some(head)) = (&command, head) {
-            if let Some(found) = self.queue.head(arrival.seq) {
-                let delivered = found.delivered;
-                assert_eq!(found, queue::head::Head { delivered, ..head });
-            }
+        if let (Command::Enqueue(arrival), Some(head)) = (command, head)
+            && let Some(found) = self.queue.head(arrival.seq)
+        {
+            let delivered = found.delivered;
+            assert_eq!(found, queue::head::Head { delivered, ..head });
         }
-        self.check_conservation(&command, reply, &effects);
+        self.check_conservation(command, reply, &effects);
         self.check_state();
     }
 
@@ -343,12 +342,12 @@ fn check(settings: Settings, steps: Vec<Step>) {
         pair.perform(step);
     }
     // A driver that follows the deadlines comes to rest.
-    pair.apply(Command::Tick);
+    pair.apply(&Command::Tick);
     for _ in 0..1_000 {
         let Some(deadline) = pair.queue.next_deadline() else { break };
         assert!(deadline > pair.now, "a tick leaves nothing due");
         pair.now = deadline;
-        pair.apply(Command::Tick);
+        pair.apply(&Command::Tick);
     }
     assert_eq!(pair.queue.next_deadline(), None);
 }

@@ -227,7 +227,7 @@ fn of_two_granted_consumers_each_hears_of_waiting_messages() {
 
 #[test]
 fn a_flag_and_a_count_tell_of_earlier_deliveries() {
-    let mut rig = Rig::new(classic());
+    let mut rig = Rig::new(Settings { delivery_limit: Some(20), ..classic() });
     rig.publish();
     rig.consume_prefetch(1, 1);
     assert_eq!(rig.settle(1, 1, Outcome::Return), [redeliver(1, 1, 0)]);
@@ -286,6 +286,14 @@ fn a_message_that_fails_more_often_than_allowed_is_gone() {
 }
 
 #[test]
+fn without_a_delivery_limit_nothing_is_noted() {
+    let mut rig = Rig::new(classic());
+    rig.publish();
+    rig.consume(terms(1));
+    assert_eq!(rig.settle(1, 1, Outcome::Retry), [redeliver(1, 1, 1)]);
+}
+
+#[test]
 fn a_delivery_limit_of_zero_allows_one_delivery() {
     let mut rig = Rig::new(Settings { delivery_limit: Some(0), ..classic() });
     rig.publish();
@@ -316,7 +324,9 @@ fn cancelling_twice_or_nobody_is_fine() {
     assert_eq!(rig.cancel(9), []);
     assert_eq!(rig.cancel(1), [Effect::LastConsumerGone]);
     assert_eq!(rig.cancel(1), []);
-    assert_eq!(rig.gone(1), [noted(1)], "its messages can still come back");
+    assert_eq!(rig.counts(), (0, 1));
+    assert_eq!(rig.gone(1), []);
+    assert_eq!(rig.counts(), (1, 0), "its messages can still come back");
     assert_eq!(rig.gone(1), []);
 }
 
@@ -495,6 +505,19 @@ fn a_refused_publish_can_be_dead_lettered() {
     rig.configure(Settings { dead_letter: false, ..rig.queue.settings().clone() });
     assert_eq!(rig.publish(), []);
     assert_eq!(rig.reply, Reply::Rejected);
+}
+
+#[test]
+fn a_quorum_queue_drops_the_oldest_instead() {
+    let mut rig = Rig::new(Settings {
+        max_length: Some(1),
+        overflow: Overflow::RejectPublishDlx,
+        dead_letter: true,
+        ..quorum()
+    });
+    rig.publish();
+    assert_eq!(rig.publish(), [dead(1, Reason::MaxLen)]);
+    assert_eq!(rig.reply, Reply::Enqueued);
 }
 
 #[test]
