@@ -155,9 +155,10 @@ mod tests {
     fn der(tag: u8, content: &[u8]) -> Vec<u8> {
         let mut out = vec![tag];
         if content.len() < 0x80 {
-            out.push(content.len() as u8);
+            out.push(u8::try_from(content.len()).unwrap());
         } else {
-            out.extend([0x82, (content.len() >> 8) as u8, content.len() as u8]);
+            out.push(0x82);
+            out.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
         }
         out.extend(content);
         out

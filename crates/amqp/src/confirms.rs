@@ -76,7 +76,6 @@ impl Confirms {
     /// The broker decided. Numbers that were never given out, or were decided before, are ignored.
     pub(crate) fn decide(&mut self, number: u64, accepted: bool) {
         if number < self.base || number >= self.next {
-            debug_assert!(false, "number {number} is not open");
             return;
         }
         if number == self.base && self.window.is_empty() && accepted {
@@ -90,7 +89,6 @@ impl Confirms {
             self.window.resize(index + 1, State::Undecided);
         }
         if self.window[index] != State::Undecided {
-            debug_assert!(false, "number {number} was decided before");
             return;
         }
         self.undecided -= 1;
@@ -216,7 +214,7 @@ mod tests {
                 confirms.take_number();
             }
             let mut order: Vec<usize> = (0..decisions.len()).collect();
-            order.sort_by_key(|&index| decisions[index].0 % 8 + index as u32);
+            order.sort_by_key(|&index| decisions[index].0 as usize % 8 + index);
             let mut open: BTreeMap<u64, bool> =
                 decisions.iter().enumerate().map(|(i, d)| (i as u64 + 1, d.1)).collect();
             let mut decided = std::collections::BTreeSet::new();

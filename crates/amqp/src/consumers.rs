@@ -4,6 +4,10 @@ use model::id::{ConsumerId, QueueId};
 
 /// A subscription of a channel.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "flags of the method, and states that do not exclude each other"
+)]
 pub(crate) struct Consumer {
     pub(crate) id: ConsumerId,
     pub(crate) queue: QueueId,

@@ -97,7 +97,7 @@ impl Limiter {
             if !consumer.wants {
                 continue;
             }
-            let share = (free / wanting).max(1).min(UNLIMITED_GRANT);
+            let share = (free / wanting).clamp(1, UNLIMITED_GRANT);
             wanting -= 1;
             let share = share.min(consumer.room());
             if share == 0 {

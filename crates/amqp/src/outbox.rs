@@ -98,20 +98,9 @@ impl Outbox {
     ) {
         self.frames += 1;
         let before = self.output.len();
-        match fit(message, self.frame_max) {
-            None => {
-                deliver::write_deliver(&mut self.output, channel, deliver, message, self.frame_max)
-            }
-            Some(message) => {
-                deliver::write_deliver(
-                    &mut self.output,
-                    channel,
-                    deliver,
-                    &message,
-                    self.frame_max,
-                );
-            }
-        }
+        let fitted = fit(message, self.frame_max);
+        let message = fitted.as_ref().unwrap_or(message);
+        deliver::write_deliver(&mut self.output, channel, deliver, message, self.frame_max);
         let bytes = (self.output.len() - before) as u64;
         let end = self.queued_total();
         self.marked_bytes += bytes;

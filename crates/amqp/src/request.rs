@@ -41,7 +41,8 @@ pub enum Request {
         channel: ChannelId,
     },
     /// The channel is gone, for whatever reason. Its consumers end now, and what was on its way
-    /// to them and is not in `unsettled` returns as well, as if it had never been handed out. Not
+    /// to them and is not in `unsettled` returns as well, as if it had never been handed out. No
+    /// confirm for its publishes may follow, since the number may soon name another channel. Not
     /// answered.
     ChannelClosed {
         /// The channel.
@@ -192,6 +193,7 @@ pub enum Mechanism {
 
 /// `exchange.declare`.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the flags of the method")]
 pub struct ExchangeDeclare {
     /// Whose request it is.
     pub channel: ChannelId,
@@ -213,6 +215,7 @@ pub struct ExchangeDeclare {
 
 /// `queue.declare`.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the flags of the method")]
 pub struct QueueDeclare {
     /// Whose request it is.
     pub channel: ChannelId,

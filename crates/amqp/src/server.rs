@@ -150,7 +150,7 @@ where
             };
             if deadline != timer_at {
                 timer_at = deadline;
-                let far = Duration::from_secs(365 * 24 * 3600);
+                let far = Duration::from_hours(365 * 24);
                 let at = Duration::from_millis(deadline).min(far);
                 timer.as_mut().reset(self.began + at);
             }

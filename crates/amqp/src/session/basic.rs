@@ -184,7 +184,7 @@ impl Session {
         tag
     }
 
-    /// SplitMix64: names must be different, not secret.
+    /// `SplitMix64`: names must be different, not secret.
     fn next_random(&mut self) -> u64 {
         self.entropy = self.entropy.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.entropy;

@@ -140,7 +140,7 @@ impl Session {
                     publish::parse(&method).map_err(|error| bad_method(number, &error))?;
                 let assembly = Assembly::new(&publish, &header);
                 let mandatory = publish.mandatory;
-                self.on_assembly(number, mandatory, assembly)
+                Ok(self.on_assembly(number, mandatory, assembly))
             }
             Content::Body { mandatory, mut assembly } => {
                 if kind != Kind::Body {
@@ -159,19 +159,24 @@ impl Session {
                     let error = Error::new(code::FRAME_ERROR, text);
                     return Err(Failure { channel: number, ids: publish::IDS, error });
                 }
-                self.on_assembly(number, mandatory, assembly)
+                Ok(self.on_assembly(number, mandatory, assembly))
             }
         }
     }
 
-    fn on_assembly(&mut self, number: ChannelId, mandatory: bool, assembly: Assembly) -> Published {
+    fn on_assembly(
+        &mut self,
+        number: ChannelId,
+        mandatory: bool,
+        assembly: Assembly,
+    ) -> Option<Publish> {
         if assembly.is_complete() {
-            return Ok(self.on_published(number, mandatory, assembly.finish()));
+            return self.on_published(number, mandatory, assembly.finish());
         }
         if let Some(channel) = self.channels.get(number) {
             channel.content = Content::Body { mandatory, assembly };
         }
-        Ok(None)
+        None
     }
 
     /// A message is complete: it goes to the broker, or waits for the commit.

@@ -87,7 +87,7 @@ impl Session {
         method: AMQPClass,
     ) -> Result<(), Error> {
         match method {
-            AMQPClass::Channel(method) => self.on_channel_method(number, method),
+            AMQPClass::Channel(method) => self.on_channel_method(number, &method),
             AMQPClass::Access(access::AMQPMethod::Request(_)) => {
                 let ok = access::AMQPMethod::RequestOk(access::RequestOk {});
                 self.outbox.method(number, &AMQPClass::Access(ok));
@@ -121,7 +121,7 @@ impl Session {
     fn on_channel_method(
         &mut self,
         number: ChannelId,
-        method: channel::AMQPMethod,
+        method: &channel::AMQPMethod,
     ) -> Result<(), Error> {
         use channel::AMQPMethod as M;
         match method {

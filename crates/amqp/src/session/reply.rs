@@ -1,6 +1,6 @@
 //! Answers of the broker, and what they answer.
 
-use super::{Failure, Session};
+use super::{Failure, Phase, Session};
 use crate::consumers::Consumer;
 use crate::error::code;
 use crate::request::{ChannelId, Error, Reply, Request, Unsettled};
@@ -38,6 +38,7 @@ pub(super) enum Answer {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags of the method")]
 pub(super) struct Consuming {
     pub(super) queue_name: String,
     pub(super) tag: String,
@@ -50,8 +51,17 @@ pub(super) struct Consuming {
 
 impl Session {
     pub(super) fn on_answer(&mut self, waiting: Waiting, reply: Reply) {
+        // closed by an event while the request was open
+        if matches!(self.phase, Phase::Closing | Phase::Lingering | Phase::Closed)
+            && !matches!(waiting, Waiting::Closing)
+        {
+            if let Waiting::Channel { channel, .. } = waiting {
+                self.forget(channel, reply);
+            }
+            return;
+        }
         if let Reply::Refused(error) = reply {
-            self.on_refused(waiting, error);
+            self.on_refused(&waiting, error);
             return;
         }
         match (waiting, reply) {
@@ -62,11 +72,9 @@ impl Session {
             }
             (Waiting::Closing, Reply::Done) => self.confirm_close(),
             (Waiting::ChannelOpen { channel: number }, Reply::Done) => {
-                if self.is_running() {
-                    self.channels.open(number);
-                    let ok = channel::AMQPMethod::OpenOk(channel::OpenOk {});
-                    self.outbox.method(number, &AMQPClass::Channel(ok));
-                }
+                self.channels.open(number);
+                let ok = channel::AMQPMethod::OpenOk(channel::OpenOk {});
+                self.outbox.method(number, &AMQPClass::Channel(ok));
             }
             (Waiting::Forgotten, _) => {}
             (Waiting::Channel { channel, ids, answer }, reply) => {
@@ -85,7 +93,7 @@ impl Session {
         }
     }
 
-    fn on_refused(&mut self, waiting: Waiting, error: Error) {
+    fn on_refused(&mut self, waiting: &Waiting, error: Error) {
         match waiting {
             Waiting::Authenticate if error.code == code::ACCESS_REFUSED => {
                 self.refuse_login(&error.text);
@@ -95,10 +103,10 @@ impl Session {
             Waiting::UpdateSecret => self.close_connection(&error, (10, 70)),
             // the client leaves anyway
             Waiting::Closing => self.confirm_close(),
-            Waiting::ChannelOpen { channel } => {
+            &Waiting::ChannelOpen { channel } => {
                 self.fail(Failure { channel, ids: (20, 10), error });
             }
-            Waiting::Channel { channel, ids, .. } => self.fail(Failure { channel, ids, error }),
+            &Waiting::Channel { channel, ids, .. } => self.fail(Failure { channel, ids, error }),
             Waiting::Forgotten => {}
         }
     }

@@ -25,7 +25,6 @@ pub(crate) struct Bench {
     /// Publishes that are refused, by the text of the error.
     pub(crate) refuse_publish: Option<Error>,
     next_consumer: u64,
-    now: u64,
     read: u64,
 }
 
@@ -49,7 +48,6 @@ impl Bench {
             replies: Vec::new(),
             refuse_publish: None,
             next_consumer: 1,
-            now: 0,
             read: 0,
         }
     }
@@ -91,9 +89,7 @@ impl Bench {
     }
 
     pub(crate) fn method(&mut self, channel: u16, class: AMQPClass) {
-        let mut bytes = BytesMut::new();
-        method::write_method(&mut bytes, channel, &class);
-        self.bytes(&bytes);
+        self.methods(channel, [class]);
     }
 
     /// Several methods in one read.
@@ -122,7 +118,6 @@ impl Bench {
     }
 
     pub(crate) fn tick(&mut self, now: u64) {
-        self.now = now;
         self.session.on_tick(now, self.read, true);
         self.serve();
     }
