@@ -156,7 +156,8 @@ impl Client {
     async fn answer(&mut self, channel: u16) -> Result<AMQPClass> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            while let Some(frame) = frame::peek(&self.input[self.start..self.end], self.frame_max)? {
+            while let Some(frame) = frame::peek(&self.input[self.start..self.end], self.frame_max)?
+            {
                 let (kind, from, length) = (frame.kind, frame.channel, frame.len());
                 let payload = frame.payload.to_vec();
                 self.start += length;
@@ -295,8 +296,12 @@ impl Client {
         Ok(())
     }
 
-    /// Closes the connection properly; errors do not matter any more.
-    pub async fn close(mut self) {
+    /// Closes the connection properly. What the broker still has to say against what was sent
+    /// comes before its answer.
+    ///
+    /// # Errors
+    /// If the broker closes channel or connection on its own; a lost connection is none.
+    pub async fn close(mut self) -> Result<()> {
         let close = connection::Close {
             reply_code: 200,
             reply_text: "done".into(),
@@ -304,18 +309,22 @@ impl Client {
             method_id: 0,
         };
         self.send(0, &AMQPClass::Connection(Connection::Close(close)));
-        let deadline = Instant::now() + Duration::from_secs(2);
+        let deadline = Instant::now() + Duration::from_secs(5);
         while Instant::now() < deadline {
-            // what comes before close-ok is not read any more
-            while let Ok(Some((kind, payload))) = self.next_frame() {
-                if kind == Kind::Method && method::ids(&payload) == Some((10, 51)) {
-                    return;
+            while let Some((kind, payload)) = self.next_frame()? {
+                match method::ids(&payload) {
+                    Some((10, 51)) if kind == Kind::Method => return Ok(()),
+                    Some((10, 50) | (20, 40)) if kind == Kind::Method => {
+                        self.on_method(&payload)?;
+                    }
+                    _ => {}
                 }
             }
             if self.turn(None).await.is_err() {
-                return;
+                break;
             }
         }
+        Ok(())
     }
 }
 

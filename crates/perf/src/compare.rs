@@ -21,15 +21,24 @@ struct Workload {
     pairs: u16,
     /// Persistent, a thousand confirms in flight, an acknowledgement for every ten messages.
     durable: bool,
+    /// Messages per write.
+    batch: Option<u64>,
 }
 
-const WORKLOADS: [Workload; 6] = [
-    Workload { name: "16 B, automatic ack, no confirms", size: 16, pairs: 1, durable: false },
-    Workload { name: "1 KiB, automatic ack, no confirms", size: 1024, pairs: 1, durable: false },
-    Workload { name: "16 B, persistent, confirms, acks", size: 16, pairs: 1, durable: true },
-    Workload { name: "1 KiB, persistent, confirms, acks", size: 1024, pairs: 1, durable: true },
-    Workload { name: "four queues, 16 B, automatic ack", size: 16, pairs: 4, durable: false },
-    Workload { name: "four queues, 16 B, persistent", size: 16, pairs: 4, durable: true },
+impl Workload {
+    const fn new(name: &'static str, size: u32, durable: bool) -> Self {
+        Self { name, size, pairs: 1, durable, batch: None }
+    }
+}
+
+const WORKLOADS: [Workload; 7] = [
+    Workload::new("16 B, automatic ack, no confirms", 16, false),
+    Workload::new("1 KiB, automatic ack, no confirms", 1024, false),
+    Workload::new("16 B, persistent, confirms, acks", 16, true),
+    Workload::new("1 KiB, persistent, confirms, acks", 1024, true),
+    Workload { batch: Some(1), ..Workload::new("16 B, automatic ack, single writes", 16, false) },
+    Workload { pairs: 4, ..Workload::new("four queues, 16 B, automatic ack", 16, false) },
+    Workload { pairs: 4, ..Workload::new("four queues, 16 B, persistent", 16, true) },
 ];
 
 impl Workload {
@@ -56,6 +65,7 @@ impl Workload {
             routing_key: None,
             mandatory: false,
             rate: None,
+            batch: self.batch,
             duration: Some(seconds),
             messages: None,
             verify: false,
@@ -164,9 +174,13 @@ fn page(
     };
     line("Written by `leveret-perf compare` (`make bench`); do not edit.");
     line("Each figure is the median of the rounds.");
-    line("A round runs every workload on both brokers in turn, and the next round changes the order.");
+    line(
+        "A round runs every workload on both brokers in turn, and the next round changes the order.",
+    );
     line("The client runs on the same machine, so rates are what both together reach.");
-    line("CPU is the broker's own (user and system, all threads), divided by the messages consumed.");
+    line(
+        "CPU is the broker's own (user and system, all threads), divided by the messages consumed.",
+    );
     line("");
     line("| | |");
     line("|---|---|");
@@ -178,10 +192,20 @@ fn page(
     if two {
         line(&format!("| compared with | {} |", version(1)));
     }
-    line(&format!("| rounds | {} of {} s publishing, then draining |", compare.rounds, compare.seconds));
+    line(&format!(
+        "| rounds | {} of {} s publishing, then draining |",
+        compare.rounds, compare.seconds
+    ));
     line("");
-    line("Queues are durable and of the broker's default type, messages of the first kind transient.");
-    line("\"Persistent, confirms, acks\": delivery mode 2, at most 1000 unconfirmed messages, prefetch 1000, one acknowledgement for every ten messages.");
+    line(
+        "Queues are durable and of the broker's default type, messages of the first kind transient.",
+    );
+    line(
+        "\"Persistent, confirms, acks\": delivery mode 2, at most 1000 unconfirmed messages, prefetch 1000, one acknowledgement for every ten messages.",
+    );
+    line(
+        "Publishers gather up to 64 KiB for each write; with \"single writes\" every message has its own, as with most client libraries.",
+    );
     line("\"Four queues\": four publishers, each with a queue and a consumer of its own.");
     line("");
     line("## CPU per message and throughput");
@@ -209,11 +233,17 @@ fn page(
     line("");
     line("## Latency, memory, waits");
     line("");
-    line("Latency is from publish to delivery at full speed, so without confirms it is mostly the length of the queue.");
+    line(
+        "Latency is from publish to delivery at full speed, so without confirms it is mostly the length of the queue.",
+    );
     line("Memory is the most that the process ever had resident, since its start.");
-    line("Waits are voluntary context switches of the broker per thousand messages; disk is what it gave to the disk per message.");
+    line(
+        "Waits are voluntary context switches of the broker per thousand messages; disk is what it gave to the disk per message.",
+    );
     line("");
-    line("| work | broker | confirm p50, p99 | latency p50, p99 | peak memory | waits | disk | client CPU |");
+    line(
+        "| work | broker | confirm p50, p99 | latency p50, p99 | peak memory | waits | disk | client CPU |",
+    );
     line("|---|---|---|---|---|---|---|---|");
     for (workload, brokers) in workloads.iter().zip(results) {
         for reports in brokers {
@@ -254,7 +284,9 @@ fn today() -> String {
 
 /// The date of a day, counted from 1970-01-01.
 fn date_of(mut day: u64) -> String {
-    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     while day >= 365 + u64::from(is_leap(year)) {
         day -= 365 + u64::from(is_leap(year));

@@ -106,7 +106,10 @@ mod tests {
         let mut confirms = Confirms::default();
         (0..3).for_each(|_| confirms.publish(1));
         let mut settle = |settlement| confirms.settle(settlement, |_| ());
-        assert_eq!(settle(ack(4, false)).unwrap_err(), "the broker confirmed 4, but only 3 were sent");
+        assert_eq!(
+            settle(ack(4, false)).unwrap_err(),
+            "the broker confirmed 4, but only 3 were sent"
+        );
         assert_eq!(settle(ack(2, false)), Ok(()));
         assert_eq!(settle(ack(2, false)).unwrap_err(), "the broker confirmed 2 twice");
         assert_eq!(settle(ack(0, true)), Ok(()));

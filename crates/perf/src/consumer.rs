@@ -88,7 +88,7 @@ pub async fn run(load: &Load, index: u16) -> Result<Consumed> {
         ack::write(&mut client.output, CHANNEL, all);
     }
     if load.failure().is_none() {
-        client.close().await;
+        client.close().await?;
     }
     Ok(consumer.consumed)
 }
@@ -165,8 +165,7 @@ impl Consumer<'_> {
                 }
                 self.tag = deliver.delivery_tag;
                 let redelivered = deliver.redelivered;
-                self.pending =
-                    Some(Pending { redelivered, sent: None, id: None, missing: None });
+                self.pending = Some(Pending { redelivered, sent: None, id: None, missing: None });
             }
             (Kind::Header, Some(pending @ Pending { missing: None, .. })) => {
                 let Ok(header) = ContentHeader::parse(frame.payload) else {

@@ -78,8 +78,7 @@ mod tests {
     fn each_fault_is_told_apart() {
         let check = |arrivals: &[(u64, bool)], expected: [u64; 4]| {
             let ledger = noted(arrivals);
-            let found =
-                [ledger.lost(3), ledger.duplicated, ledger.repeated, ledger.reordered];
+            let found = [ledger.lost(3), ledger.duplicated, ledger.repeated, ledger.reordered];
             assert_eq!(found, expected, "{arrivals:?}");
         };
         check(&[(0, false), (1, false), (2, false)], [0, 0, 0, 0]);

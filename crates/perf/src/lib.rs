@@ -10,16 +10,18 @@
 //! The client must cost much less than the broker that it measures, so messages are copied from a
 //! template and deliveries are read in place; nothing is allocated per message.
 
-pub mod options;
-pub mod run;
+#![expect(clippy::cast_precision_loss, reason = "figures are for people, who read three digits")]
+
+pub mod arguments;
 pub mod client;
-pub mod publisher;
-pub mod consumer;
+pub mod compare;
 pub mod confirms;
-pub mod stamp;
+pub mod consumer;
 pub mod ledger;
 pub mod load;
-pub mod arguments;
+pub mod options;
 pub mod process;
+pub mod publisher;
 pub mod report;
-pub mod compare;
+pub mod run;
+pub mod stamp;

@@ -91,6 +91,10 @@ pub struct Options {
     /// Messages per second of each publisher
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,
+    /// At most N messages per write to the socket: 1 is how most client libraries publish.
+    /// Default: as many as fit 64 KiB
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub batch: Option<u64>,
     /// Publish for S seconds (default 10)
     #[arg(long, value_name = "S", conflicts_with = "messages")]
     pub duration: Option<f64>,
@@ -231,10 +235,7 @@ mod tests {
             Ok(()),
         );
         check("leveret-perf --publishers 0 --consumers 0", Err("neither publishers nor consumers"));
-        check(
-            "leveret-perf --verify --size 7",
-            Err("--verify needs --size 8 or more, not 7"),
-        );
+        check("leveret-perf --verify --size 7", Err("--verify needs --size 8 or more, not 7"));
         check(
             "leveret-perf --ack-every 10 --prefetch 9",
             Err("--prefetch 9 is less than --ack-every 10: nothing would move"),
@@ -247,9 +248,8 @@ mod tests {
 
     #[test]
     fn prefetch_has_a_default() {
-        let prefetch = |line: &str| {
-            CommandLine::try_parse_from(line.split(' ')).unwrap().options.prefetch()
-        };
+        let prefetch =
+            |line: &str| CommandLine::try_parse_from(line.split(' ')).unwrap().options.prefetch();
         assert_eq!(prefetch("p"), None);
         assert_eq!(prefetch("p --ack-every 10"), Some(1000));
         assert_eq!(prefetch("p --ack-every 600"), Some(1200));

@@ -1,4 +1,4 @@
-//! What /proc says about processes: CPU, memory, system calls.
+//! What /proc says about processes: CPU, memory, waits, disk.
 
 use serde::Serialize;
 use std::ops::Sub;
@@ -14,10 +14,6 @@ pub struct Sample {
     pub rss_peak: u64,
     /// How often threads gave up the processor to wait.
     pub voluntary_switches: u64,
-    /// `read` and the like; 0 if we may not know.
-    pub read_calls: u64,
-    /// `write` and the like (not `fdatasync`); 0 if we may not know.
-    pub write_calls: u64,
     /// Bytes given to the disk; 0 if we may not know.
     pub disk_bytes: u64,
 }
@@ -39,8 +35,6 @@ impl Sample {
             sum.rss += sample.rss;
             sum.rss_peak += sample.rss_peak;
             sum.voluntary_switches += sample.voluntary_switches;
-            sum.read_calls += sample.read_calls;
-            sum.write_calls += sample.write_calls;
             sum.disk_bytes += sample.disk_bytes;
         }
         Ok(sum)
@@ -63,8 +57,6 @@ impl Sample {
             rss: kib("VmRSS:"),
             rss_peak: kib("VmHWM:"),
             voluntary_switches: switches(pid),
-            read_calls: count("syscr:"),
-            write_calls: count("syscw:"),
             disk_bytes: count("write_bytes:"),
         })
     }
@@ -78,8 +70,6 @@ impl Sub for Sample {
         Self {
             cpu_us: self.cpu_us.saturating_sub(before.cpu_us),
             voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
-            read_calls: self.read_calls.saturating_sub(before.read_calls),
-            write_calls: self.write_calls.saturating_sub(before.write_calls),
             disk_bytes: self.disk_bytes.saturating_sub(before.disk_bytes),
             ..self
         }

@@ -57,7 +57,7 @@ pub async fn run(load: &Load, index: u16) -> Result<Published> {
     }
     let mut publisher = Publisher::new(load, index, client)?;
     load.ready.fetch_add(1, Ordering::AcqRel);
-    while !load.go.load(Ordering::Acquire) && load.failure().is_none() {
+    while !load.go.load(Ordering::Acquire) && !load.stop_publishing.load(Ordering::Acquire) {
         publisher.client.turn(None).await?;
         publisher.read()?;
     }
@@ -132,24 +132,26 @@ impl<'a> Publisher<'a> {
             }
             self.client.turn(due).await?;
             self.read()?;
-            if self.client.blocked.is_some() || before != (self.sent, self.confirms.open()) {
+            if !finished || before != (self.sent, self.confirms.open()) {
                 progress = Instant::now();
-            } else if finished && progress.elapsed() > stall {
-                break;
-            }
-            if finished && self.load.failure().is_some() {
+            } else if progress.elapsed() > stall || self.load.failure().is_some() {
                 break;
             }
         }
         let end = Instant::now();
+        // what the broker did not take any more was never published; its beginning may have been
+        let unsent = self.client.output.len().div_ceil(self.template.len()) as u64;
+        self.sent -= unsent.min(self.sent);
+        self.load.published.fetch_sub(unsent, Ordering::Relaxed);
+        self.blocked += self.blocked_since.map_or(Duration::ZERO, |since| since.elapsed());
         let Self { client, confirms, sent, returned, blocked, confirm, .. } = self;
         let server = client.server.clone();
         let unconfirmed = confirms.open() as u64;
         let (acked, nacked) = (confirms.acked, confirms.nacked);
-        client.close().await;
-        Ok(Published {
-            sent, acked, nacked, unconfirmed, returned, blocked, end, confirm, server,
-        })
+        if unsent == 0 {
+            client.close().await?;
+        }
+        Ok(Published { sent, acked, nacked, unconfirmed, returned, blocked, end, confirm, server })
     }
 
     /// Appends as many messages as may be sent now; with a rate, says when the next one is due.
@@ -171,6 +173,9 @@ impl<'a> Publisher<'a> {
             due = start.checked_add(next);
         }
         let output = &mut self.client.output;
+        if let Some(batch) = self.load.options.batch {
+            quota = if output.is_empty() { quota.min(batch) } else { 0 };
+        }
         let before = self.sent;
         while quota > 0 && output.len() < BATCH_LEN {
             let now = stamp::now().max(1);
@@ -226,17 +231,16 @@ impl<'a> Publisher<'a> {
 
     fn on_method(&mut self, payload: &[u8]) -> Result<()> {
         match self.client.on_method(payload)? {
-            Notice::Blocked => match &self.client.blocked {
-                Some(reason) => {
+            Notice::Blocked => {
+                if let Some(reason) = &self.client.blocked {
                     self.load.say(&format!("blocked by the broker: {reason}"));
                     self.blocked_since = Some(Instant::now());
-                }
-                None => {
+                } else {
                     let since = self.blocked_since.take();
                     self.blocked += since.map_or(Duration::ZERO, |since| since.elapsed());
                     self.load.say("no longer blocked");
                 }
-            },
+            }
             Notice::Returned(_) => self.returned += 1,
             Notice::Other(other) => bail!("the broker sent {other:?} to a publisher"),
         }

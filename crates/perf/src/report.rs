@@ -111,7 +111,8 @@ impl Report {
         let publishing = publish_end.map_or(whole, |end| seconds(end - outcome.start));
         let consumed: u64 = outcome.consumed.iter().map(|one| one.count).sum();
         let last = outcome.consumed.iter().filter_map(|one| one.last).max();
-        let consuming = last.map_or(whole, |last| seconds(last.saturating_duration_since(outcome.start)));
+        let consuming =
+            last.map_or(whole, |last| seconds(last.saturating_duration_since(outcome.start)));
         let confirms = options.confirms.map(|_| Confirms {
             acked: sum(|one| one.acked),
             nacked,
@@ -126,7 +127,10 @@ impl Report {
             sample,
         };
         Self {
-            broker_version: outcome.published.first().map_or_else(String::new, |one| one.server.clone()),
+            broker_version: outcome
+                .published
+                .first()
+                .map_or_else(String::new, |one| one.server.clone()),
             size: options.size,
             seconds: whole,
             published,
@@ -148,8 +152,10 @@ impl Report {
     /// Whether the broker kept its promises as far as this run looked.
     pub fn is_good(&self) -> bool {
         let unconfirmed = self.confirms.as_ref().map_or(0, |confirms| confirms.unconfirmed);
-        let verified =
-            self.verify.as_ref().is_none_or(|found| found.lost + found.duplicated + found.reordered == 0);
+        let verified = self
+            .verify
+            .as_ref()
+            .is_none_or(|found| found.lost + found.duplicated + found.reordered == 0);
         !self.stalled && unconfirmed == 0 && verified
     }
 }
@@ -211,10 +217,7 @@ pub fn grouped(number: f64) -> String {
 impl fmt::Display for Percentiles {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { p50, p95, p99, p999, max } = self;
-        write!(
-            out,
-            "p50 {p50:.3}  p95 {p95:.3}  p99 {p99:.3}  p99.9 {p999:.3}  max {max:.3} ms"
-        )
+        write!(out, "p50 {p50:.3}  p95 {p95:.3}  p99 {p99:.3}  p99.9 {p999:.3}  max {max:.3} ms")
     }
 }
 
@@ -257,7 +260,10 @@ impl fmt::Display for Report {
         }
         if let Some(found) = &self.verify {
             let Verify { lost, duplicated, repeated, reordered, foreign } = found;
-            write!(out, "verify       {lost} lost, {duplicated} duplicated, {reordered} reordered")?;
+            write!(
+                out,
+                "verify       {lost} lost, {duplicated} duplicated, {reordered} reordered"
+            )?;
             if *repeated > 0 {
                 write!(out, ", {repeated} repeated as redelivered")?;
             }
@@ -275,12 +281,11 @@ impl fmt::Display for Report {
             writeln!(
                 out,
                 "{name:<12} {cpu_us_per_message:.2} µs CPU per message, {cores:.2} cores, \
-                 {:.0} MiB resident (peak {:.0}), {} waits, {} reads, {} writes",
+                 {:.0} MiB resident (peak {:.0}), {} waits, {:.1} MiB to disk",
                 mib(sample.rss),
                 mib(sample.rss_peak),
                 count(sample.voluntary_switches),
-                count(sample.read_calls),
-                count(sample.write_calls),
+                mib(sample.disk_bytes),
             )?;
         }
         Ok(())

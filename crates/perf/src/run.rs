@@ -11,6 +11,7 @@ use amq_protocol::protocol::AMQPClass;
 use amq_protocol::protocol::queue::{AMQPMethod as Queue, Bind, Declare, Delete, Purge};
 use amq_protocol::types::FieldTable;
 use anyhow::{Context as _, Result, anyhow};
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -50,6 +51,7 @@ pub fn run(options: Options) -> Result<Outcome> {
     let clock = u16::try_from(stamp::now() / 1_000_000 % 4096).unwrap_or_default();
     let run = options.run_id.unwrap_or(clock);
     let load = Load::new(options, arguments, run);
+    Sample::take(&load.options.broker_pid).map_err(anyhow::Error::msg)?;
     block_on(set_up(&load))??;
     let outcome = std::thread::scope(|scope| {
         let consumers: Vec<_> = (0..load.options.consumers)
@@ -73,10 +75,14 @@ pub fn run(options: Options) -> Result<Outcome> {
         let watched = watch(&load);
         load.stop();
         let join = |failed| anyhow!("a thread failed: {failed:?}");
-        let published: Vec<Option<Published>> =
-            publishers.into_iter().map(|thread| thread.join().map_err(join)).collect::<Result<_>>()?;
-        let consumed: Vec<Option<Consumed>> =
-            consumers.into_iter().map(|thread| thread.join().map_err(join)).collect::<Result<_>>()?;
+        let published: Vec<Option<Published>> = publishers
+            .into_iter()
+            .map(|thread| thread.join().map_err(join))
+            .collect::<Result<_>>()?;
+        let consumed: Vec<Option<Consumed>> = consumers
+            .into_iter()
+            .map(|thread| thread.join().map_err(join))
+            .collect::<Result<_>>()?;
         Ok::<_, anyhow::Error>((watched, published, consumed))
     });
     let (watched, published, consumed) = outcome?;
@@ -226,11 +232,11 @@ impl<'a> Progress<'a> {
         let rate = |at: usize| (after[at] - self.before[at]) as f64 / passed;
         let mut line = format!("{seconds:>4} s  published {:>8.0}/s", rate(0));
         if load.options.confirms.is_some() {
-            line += &format!("  confirmed {:>8.0}/s", rate(1));
+            let _ = write!(line, "  confirmed {:>8.0}/s", rate(1));
         }
         if load.options.consumers > 0 {
             let waiting = after[0].saturating_sub(after[2]);
-            line += &format!("  consumed {:>8.0}/s  waiting {waiting:>8}", rate(2));
+            let _ = write!(line, "  consumed {:>8.0}/s  waiting {waiting:>8}", rate(2));
         }
         load.say(&line);
         (self.before, self.at) = (after, Instant::now());
@@ -288,8 +294,7 @@ async fn set_up(load: &Load) -> Result<()> {
     for queue in &load.queues {
         declare(&mut client, load, queue).await?;
     }
-    client.close().await;
-    Ok(())
+    client.close().await
 }
 
 /// Deletes the queues, unless another run may want to consume what this one published.
@@ -302,10 +307,13 @@ async fn tear_down(load: &Load) -> Result<()> {
     let name = "leveret-perf control";
     let mut client = Client::connect(&options.uri, name, options.heartbeat).await?;
     for queue in &load.queues {
-        let delete =
-            Delete { queue: queue.as_str().into(), if_unused: false, if_empty: false, nowait: false };
+        let delete = Delete {
+            queue: queue.as_str().into(),
+            if_unused: false,
+            if_empty: false,
+            nowait: false,
+        };
         client.call(CHANNEL, AMQPClass::Queue(Queue::Delete(delete))).await?;
     }
-    client.close().await;
-    Ok(())
+    client.close().await
 }

@@ -38,6 +38,7 @@ fn recipients_are_read() {
     assert_eq!(Properties::default().recipients("CC"), Ok(vec![]));
 }
 
+#[expect(clippy::ref_option, reason = "amq-protocol returns it so")]
 fn text(field: &Option<ShortString>) -> Option<&[u8]> {
     field.as_ref().map(|text| text.as_str().as_bytes())
 }
