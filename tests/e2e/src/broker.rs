@@ -29,7 +29,12 @@ pub struct Broker {
 impl Broker {
     /// The external broker if there is one, else a new node.
     pub fn start() -> Self {
-        Self::external().unwrap_or_else(|| Self::with(Setup::new()))
+        Self::start_with(Setup::new())
+    }
+
+    /// The external broker if there is one, else a new node with these settings.
+    pub fn start_with(setup: Setup) -> Self {
+        Self::external().unwrap_or_else(|| Self::with(setup))
     }
 
     /// A new node with settings of its own, or `None` if the tests run against an external broker.

@@ -67,6 +67,12 @@ impl Failure {
     }
 }
 
+impl From<crate::codec::Malformed> for Failure {
+    fn from(malformed: crate::codec::Malformed) -> Self {
+        Self::Malformed(malformed.to_string())
+    }
+}
+
 /// Result of a call.
 pub type Outcome<T> = Result<T, Failure>;
 
@@ -238,15 +244,15 @@ impl Client {
                 return Err(failure);
             }
         };
-        if let Err(malformed) = self.file(frame) {
-            let failure = Failure::Malformed(malformed.to_string());
+        if let Err(malformed) = self.file(&frame) {
+            let failure = Failure::from(malformed);
             self.failure = Some(failure.clone());
             return Err(failure);
         }
         Ok(())
     }
 
-    fn file(&mut self, frame: Frame) -> Result<(), crate::codec::Malformed> {
+    fn file(&mut self, frame: &Frame) -> Result<(), crate::codec::Malformed> {
         let channel = frame.channel;
         match frame.kind {
             METHOD => {
@@ -315,10 +321,9 @@ impl Client {
         self.fill(7, deadline)?;
         let head = self.input.get(self.consumed..self.consumed + 7).expect("filled");
         let mut reader = Reader(head);
-        let malformed = |error: crate::codec::Malformed| Failure::Malformed(error.to_string());
-        let kind = reader.u8().map_err(malformed)?;
-        let channel = reader.u16().map_err(malformed)?;
-        let size = reader.u32().map_err(malformed)? as usize;
+        let kind = reader.u8()?;
+        let channel = reader.u16()?;
+        let size = reader.u32()? as usize;
         self.fill(size + 8, deadline)?;
         let start = self.consumed + 7;
         let payload = self.input.get(start..start + size).expect("filled").to_vec();

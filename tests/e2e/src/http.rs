@@ -131,7 +131,7 @@ impl Api {
         }
         head.push_str("connection: close\r\n\r\n");
         let mut stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
         stream.write_all(head.as_bytes())?;
         stream.write_all(body.unwrap_or_default().as_bytes())?;
         let mut bytes = Vec::new();

@@ -7,10 +7,16 @@
 //! error in one is not hidden by the same error in the other, and it can send what no library
 //! would.
 
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "the error is always the broker's answer, which the test looks at"
+)]
+
 pub mod broker;
 pub mod client;
 pub mod codec;
 pub mod content;
 pub mod http;
+pub mod load;
 pub mod node;
 pub mod wait;

@@ -47,8 +47,8 @@ impl Setup {
 
     /// Sets a configuration key, as `--set KEY=VALUE`.
     #[must_use]
-    pub fn set(mut self, key: &str, value: impl ToString) -> Self {
-        self.settings.push((key.to_owned(), value.to_string()));
+    pub fn set(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.settings.push((key.to_owned(), value.into()));
         self
     }
 
@@ -84,6 +84,8 @@ impl Setup {
             format!("listeners.amqp={amqp}"),
             format!("listeners.http={http}"),
             format!("listeners.metrics={metrics}"),
+            // Segments are written in full when they are made; a test has no use for large ones.
+            "journal.segment_size=4MiB".to_owned(),
         ];
         arguments.extend(self.settings.iter().map(|(key, value)| format!("{key}={value}")));
         let log = scratch.path().join("log");
@@ -150,10 +152,10 @@ impl Node {
     }
 
     /// Changes settings for the next start.
-    pub fn set(&mut self, key: &str, value: impl ToString) {
+    pub fn set(&mut self, key: &str, value: &str) {
         let prefix = format!("{key}=");
         self.arguments.retain(|argument| !argument.starts_with(&prefix));
-        self.arguments.push(format!("{prefix}{}", value.to_string()));
+        self.arguments.push(format!("{prefix}{value}"));
     }
 
     /// Waits until AMQP and HTTP serve.
@@ -161,7 +163,7 @@ impl Node {
     /// # Panics
     /// If the process exits, or does not serve in time.
     pub fn await_ready(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             if self.serves() {
                 return;

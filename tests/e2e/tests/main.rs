@@ -1,11 +1,23 @@
 //! The end-to-end cases, one function per promise, named after its number in the list of cases.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::string_slice,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a case that panics has failed, and its numbers are small"
+)]
+
 mod bad_input;
 mod confirms;
 mod consumers;
 mod dead_letters;
+mod durability;
 mod http;
 mod permissions;
 mod protocol;
 mod queues;
 mod routing;
+mod tour;

@@ -7,6 +7,7 @@ use e2e::broker::Broker;
 use e2e::client::topology::{AUTO_DELETE, DURABLE, EXCLUSIVE, PASSIVE};
 use e2e::client::{Client, Outcome, assert_channel_error, assert_connection_error};
 use e2e::content::{Delivery, Properties};
+use e2e::node::Setup;
 use e2e::table;
 use e2e::wait::{count, until, until_equal};
 use serde_json::json;
@@ -75,6 +76,23 @@ fn case_034b_priorities() {
     client.nack(1, first.tag, false, true).unwrap();
     let order = texts(&client.drain_queue(1, "q").unwrap());
     assert_eq!(order, ["ten", "capped to ten", "five", "five again", "one", "none", "zero"]);
+}
+
+#[test]
+fn case_034c_a_full_priority_queue_drops_its_least_important_head() {
+    let broker = Broker::start();
+    let mut client = broker.channel();
+    let arguments = table! { "x-max-priority" => 5, "x-max-length" => 3 };
+    client.queue(1, "q", DURABLE, &arguments).unwrap();
+    for (priority, body) in [(1, "a"), (5, "b"), (1, "c"), (3, "d")] {
+        let properties = Properties { priority: Some(priority), ..Properties::persistent() };
+        client.publish(1, "", "q", &properties, body).unwrap();
+    }
+    client.sync(1).unwrap();
+    until_equal("one is dropped", &3, || client.depth(1, "q").unwrap().messages);
+    let kept = texts(&client.drain_queue(1, "q").unwrap());
+    // 4.3 drops what it would deliver next.
+    assert_eq!(kept, if broker.is_ours() { ["b", "d", "c"] } else { ["d", "a", "c"] });
 }
 
 #[test]
@@ -499,7 +517,7 @@ fn case_051e_auto_delete_queue_goes_with_its_last_consumer() {
 
 #[test]
 fn case_051f_message_size_limit() {
-    let broker = Broker::start();
+    let broker = Broker::start_with(Setup::new().set("journal.segment_size", "32MiB"));
     let mut client = broker.channel();
     client.queue(1, "q", DURABLE, &table! {}).unwrap();
     let limit = 16 << 20;

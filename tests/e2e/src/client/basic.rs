@@ -1,6 +1,6 @@
 //! Publishing, consuming and settling.
 
-use super::{Client, Event, Failure, METHOD, Outcome};
+use super::{Client, Event, METHOD, Outcome};
 use crate::codec::{Malformed, Reader, Table, Writer};
 use crate::content::{Delivery, Properties, Returned};
 
@@ -32,10 +32,6 @@ fn returned(event: Event) -> Result<Returned, Malformed> {
     let (exchange, routing_key) = (reader.short()?, reader.short()?);
     let (properties, body) = event.content.ok_or(Malformed("return without content"))?;
     Ok(Returned { code, text, exchange, routing_key, properties, body })
-}
-
-fn malformed(error: Malformed) -> Failure {
-    Failure::Malformed(error.to_string())
 }
 
 impl Client {
@@ -75,7 +71,7 @@ impl Client {
     /// Waits for the next `basic.return`.
     pub fn await_return(&mut self, channel: u16) -> Outcome<Returned> {
         let event = self.await_event(channel, |event| event.id == (60, 50))?;
-        returned(event).map_err(malformed)
+        Ok(returned(event)?)
     }
 
     /// Sets the prefetch limit.
@@ -96,7 +92,7 @@ impl Client {
         let consume =
             Writer::method(60, 20).u16(0).short(queue).short(tag).u8(flags).table(arguments);
         let event = self.call(channel, &consume, (60, 21))?;
-        Reader(&event.arguments).short().map_err(malformed)
+        Ok(Reader(&event.arguments).short()?)
     }
 
     /// Subscribes with manual acknowledgement.
@@ -112,13 +108,13 @@ impl Client {
     /// Waits until the broker cancels a consumer; its tag.
     pub fn await_cancel(&mut self, channel: u16) -> Outcome<String> {
         let event = self.await_event(channel, |event| event.id == (60, 30))?;
-        Reader(&event.arguments).short().map_err(malformed)
+        Ok(Reader(&event.arguments).short()?)
     }
 
     /// Waits for the next delivery.
     pub fn delivery(&mut self, channel: u16) -> Outcome<Delivery> {
         let event = self.await_event(channel, |event| event.id == (60, 60))?;
-        delivery(event).map_err(malformed)
+        Ok(delivery(event)?)
     }
 
     /// Waits for `count` deliveries.
@@ -140,7 +136,7 @@ impl Client {
         if event.id == (60, 72) {
             return Ok(None);
         }
-        delivery(event).map(Some).map_err(malformed)
+        Ok(Some(delivery(event)?))
     }
 
     /// Fetches and settles everything that is ready.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Client, Failure, Outcome};
+use super::{Client, Outcome};
 use crate::codec::{Reader, Writer};
 
 /// What became of published messages, by their number on the channel.
@@ -34,17 +34,15 @@ impl Confirms {
     }
 
     fn answer(&mut self, number: u64, multiple: bool, ack: bool) {
-        if !multiple {
-            if self.answers.insert(number, ack).is_some() {
-                self.doubled.push(number);
-            }
-        } else {
+        if multiple {
             for number in self.floor + 1..=number {
                 if ack && self.answers.get(&number) == Some(&false) {
                     self.covered.push(number);
                 }
                 self.answers.entry(number).or_insert(ack);
             }
+        } else if self.answers.insert(number, ack).is_some() {
+            self.doubled.push(number);
         }
         while self.answers.contains_key(&(self.floor + 1)) {
             self.floor += 1;
@@ -68,9 +66,8 @@ impl Client {
         while confirms.answers.len() < count {
             let event = self.await_event(channel, |event| matches!(event.id, (60, 80 | 120)))?;
             let mut reader = Reader(&event.arguments);
-            let malformed = |error: crate::codec::Malformed| Failure::Malformed(error.to_string());
-            let number = reader.u64().map_err(malformed)?;
-            let multiple = reader.u8().map_err(malformed)? & 1 != 0;
+            let number = reader.u64()?;
+            let multiple = reader.u8()? & 1 != 0;
             confirms.answer(number, multiple, event.id == (60, 80));
         }
         Ok(())

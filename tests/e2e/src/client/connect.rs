@@ -108,7 +108,7 @@ impl Client {
             .map_err(|_| Failure::Disconnected)?;
         stream.set_nodelay(true).map_err(|_| Failure::Disconnected)?;
         stream
-            .set_write_timeout(Some(Duration::from_secs(60)))
+            .set_write_timeout(Some(Duration::from_mins(1)))
             .map_err(|_| Failure::Disconnected)?;
         Ok(Self::over(stream))
     }
@@ -120,9 +120,8 @@ impl Client {
         client.write(PROTOCOL_HEADER)?;
         let start = client.await_event(0, |event| event.id == (10, 10))?;
         let mut reader = Reader(&start.arguments);
-        let read = |error: crate::codec::Malformed| Failure::Malformed(error.to_string());
-        reader.u16().map_err(read)?;
-        client.server_properties = reader.table().map_err(read)?;
+        reader.u16()?;
+        client.server_properties = reader.table()?;
         let start_ok = Writer::method(10, 11)
             .table(&options.properties)
             .short(&options.mechanism)
@@ -130,8 +129,7 @@ impl Client {
             .short("en_US");
         let tune = client.call(0, &start_ok, (10, 30))?;
         let mut reader = Reader(&tune.arguments);
-        let limits =
-            (reader.u16().map_err(read)?, reader.u32().map_err(read)?, reader.u16().map_err(read)?);
+        let limits = (reader.u16()?, reader.u32()?, reader.u16()?);
         Ok((client, limits))
     }
 
@@ -175,7 +173,7 @@ impl Client {
     /// Waits for `connection.blocked` and gives its reason.
     pub fn await_blocked(&mut self) -> Outcome<String> {
         let event = self.await_event(0, |event| event.id == (10, 60))?;
-        Reader(&event.arguments).short().map_err(|error| Failure::Malformed(error.to_string()))
+        Ok(Reader(&event.arguments).short()?)
     }
 
     /// Waits for `connection.unblocked`.

@@ -1,7 +1,7 @@
 //! Exchanges, queues and bindings.
 
-use super::{Client, Event, Failure, Outcome};
-use crate::codec::{Malformed, Reader, Table, Writer};
+use super::{Client, Event, Outcome};
+use crate::codec::{Reader, Table, Writer};
 
 /// Check only that it exists.
 pub const PASSIVE: u8 = 1;
@@ -26,11 +26,7 @@ pub struct Declared {
 }
 
 fn count(event: &Event) -> Outcome<u32> {
-    Reader(&event.arguments).u32().map_err(malformed)
-}
-
-fn malformed(error: Malformed) -> Failure {
-    Failure::Malformed(error.to_string())
+    Ok(Reader(&event.arguments).u32()?)
 }
 
 impl Client {
@@ -45,11 +41,7 @@ impl Client {
         let declare = Writer::method(50, 10).u16(0).short(name).u8(flags).table(arguments);
         let event = self.call(channel, &declare, (50, 11))?;
         let mut reader = Reader(&event.arguments);
-        Ok(Declared {
-            name: reader.short().map_err(malformed)?,
-            messages: reader.u32().map_err(malformed)?,
-            consumers: reader.u32().map_err(malformed)?,
-        })
+        Ok(Declared { name: reader.short()?, messages: reader.u32()?, consumers: reader.u32()? })
     }
 
     /// Passive declare: ready messages and consumers of a queue.
