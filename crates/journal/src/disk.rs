@@ -27,6 +27,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Bytes that an ordinary user may still write.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+    /// A number that no other journal has.
+    fn random(&self) -> u64;
     /// Takes the lock file for this process, without waiting.
     fn lock(&self, path: &Path) -> io::Result<Lock>;
     /// Whether another process holds the lock file, without taking it: its pid (0 if unknown).

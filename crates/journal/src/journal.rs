@@ -1,40 +1,59 @@
-//! The handle that the owner holds.
+//! The handle that the owner holds, and the two threads behind it.
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Held};
 use crate::error::{OpenError, ReadError};
+use crate::index::Index;
+use crate::intake::{End, Intake};
+use crate::keeper::{Job, Keeper};
 use crate::listener::Listener;
 use crate::op::{Lsn, Op};
 use crate::options::Options;
-use crate::recovery::Recovery;
+use crate::read;
+use crate::recovery::{self, Opened, Recovery};
 use crate::stats::Stats;
-use bytes::{Bytes, BytesMut};
+use crate::writer::{Step, Writer};
+use bytes::Bytes;
 use model::id::{Seq, StreamId};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Instant;
 
-/// A journal in memory only, for a start: every operation is durable at once.
+/// A journal that is open: one writer thread and one thread that keeps the files.
+///
+/// Dropping it without [`Journal::close`] is like killing the process: what was not durable may
+/// be lost, and the next opening has to scan the last segment.
 pub struct Journal {
-    listener: Arc<dyn Listener>,
-    inner: Mutex<Inner>,
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<io::Result<()>>>,
+    keeper: Option<JoinHandle<()>>,
+    /// Given up last.
+    _lock: Box<dyn Held>,
 }
 
-#[derive(Default)]
-struct Inner {
-    handed: u64,
-    records: BTreeMap<(StreamId, Seq), Bytes>,
+/// What the threads and the handle share.
+struct Shared {
+    intake: Arc<Intake>,
+    durable: AtomicU64,
+    reads: AtomicU64,
+    index: Arc<Mutex<Index>>,
+    stats: Arc<Mutex<Stats>>,
+    listener: Arc<dyn Listener>,
 }
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal").finish_non_exhaustive()
+        f.debug_struct("Journal").field("durable", &self.durable()).finish_non_exhaustive()
     }
 }
 
 impl Journal {
-    /// Opens or makes the journal of `options.dir`.
+    /// Opens or makes the journal of `options.dir`. Blocks while it reads the segments' indexes
+    /// and the tail.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -43,72 +62,186 @@ impl Journal {
         disk: Arc<dyn Disk>,
         listener: Arc<dyn Listener>,
     ) -> Result<(Self, Recovery), OpenError> {
-        let _ = (options, disk);
-        Ok((Self { listener, inner: Mutex::default() }, Recovery::default()))
+        let write_delay = options.write_delay;
+        let intake = Arc::new(Intake::default());
+        let Opened { writer, keeper, recovery, lock, index, stats } =
+            recovery::open(options, disk, &intake)?;
+        let shared = Arc::new(Shared {
+            intake,
+            durable: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            index,
+            stats,
+            listener,
+        });
+        let (jobs, job_queue) = mpsc::channel();
+        let keeper = {
+            let shared = Arc::clone(&shared);
+            spawn("journal-keeper", move || keep(&shared, &keeper, &job_queue))
+        };
+        let writer = {
+            let shared = Arc::clone(&shared);
+            spawn("journal-writer", move || write(&shared, writer, &jobs, write_delay))
+        };
+        let journal = Self { shared, writer: Some(writer), keeper: Some(keeper), _lock: lock };
+        Ok((journal, recovery))
     }
 
     /// Hands operations over; they take effect in order. Never blocks on the disk. The result
     /// names the last of them (an empty list: the last handed over before).
+    ///
+    /// Puts and drops are written and synced at once, together with whatever else waits by then.
+    /// Releases and notes alone wait a little for company ([`Options::write_delay`],
+    /// [`Options::sync_delay`]), unless [`Journal::hasten`] is called.
+    ///
+    /// # Panics
+    /// If a payload is not smaller than [`Op::PAYLOAD_MAX`].
     pub fn submit(&self, ops: Vec<Op>) -> Lsn {
-        let mut inner = self.inner.lock();
-        inner.handed += ops.len() as u64;
-        let lsn = Lsn(inner.handed);
-        for op in ops {
-            match op {
-                Op::Put { stream, seq, payload, .. } => {
-                    let bytes = match payload {
-                        crate::op::Payload::Bytes(bytes) => bytes,
-                        crate::op::Payload::Message(message) => stored(&message),
-                        crate::op::Payload::Shared(shared) => stored(shared.message()),
-                    };
-                    inner.records.insert((stream, seq), bytes);
-                }
-                Op::Note { .. } => {}
-                Op::Release { stream, first, last } => {
-                    inner.records.retain(|&(s, q), _| s != stream || q < first || q > last);
-                }
-                Op::Drop { stream } => inner.records.retain(|&(s, _), _| s != stream),
-            }
-        }
-        drop(inner);
-        self.listener.durable(lsn);
-        lsn
+        self.shared.intake.submit(ops)
     }
 
     /// Everything up to here is on disk.
     pub fn durable(&self) -> Lsn {
-        Lsn(self.inner.lock().handed)
+        Lsn(self.shared.durable.load(Ordering::Acquire))
     }
 
     /// Asks for everything handed over so far to be synced at once, releases and notes included.
-    pub fn hasten(&self) {}
+    pub fn hasten(&self) {
+        self.shared.intake.hasten();
+    }
 
     /// Reads payloads; blocks on the disk. Appends one result per position. A record can be read
     /// once its put is durable and until it is released. Neighbours come with one read, and then
     /// share one buffer of at most 256 KiB.
     pub fn read(&self, stream: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>) {
-        let inner = self.inner.lock();
-        for &seq in seqs {
-            out.push(inner.records.get(&(stream, seq)).cloned().ok_or(ReadError::Missing));
-        }
+        let preads = read::read(&self.shared.index, stream, seqs, out);
+        self.shared.reads.fetch_add(preads, Ordering::Relaxed);
     }
 
     /// Counters.
     pub fn stats(&self) -> Stats {
-        Stats::default()
+        let (bytes, handed) = self.shared.intake.load();
+        let (live_bytes, index_bytes) = {
+            let index = self.shared.index.lock();
+            (index.live_bytes(), index.heap_bytes() as u64)
+        };
+        let mut stats = *self.shared.stats.lock();
+        stats.pending_bytes = bytes as u64;
+        stats.pending_ops = handed - self.durable().0.min(handed);
+        stats.reads = self.shared.reads.load(Ordering::Relaxed);
+        stats.live_bytes = live_bytes;
+        stats.index_bytes = index_bytes;
+        stats
     }
 
     /// Waits until everything handed over is durable, seals the journal and gives up the lock.
     ///
     /// # Errors
-    /// If writing has failed, now or before.
-    pub fn close(self) -> io::Result<()> {
-        Ok(())
+    /// If writing has failed, now or before, or puts wait because the disk is full (everything
+    /// else is durable then).
+    pub fn close(mut self) -> io::Result<()> {
+        self.end(End::Close)
+    }
+
+    fn end(&mut self, end: End) -> io::Result<()> {
+        self.shared.intake.end(end);
+        let mut result = Ok(());
+        if let Some(writer) = self.writer.take() {
+            result = writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
+        }
+        if let Some(keeper) = self.keeper.take()
+            && keeper.join().is_err()
+        {
+            result = Err(io::Error::other("the keeper panicked"));
+        }
+        result
     }
 }
 
-fn stored(message: &model::message::Message) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(message.encoded_len());
-    message.encode_into(&mut bytes);
-    bytes.freeze()
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // After a close there is nothing left to end, and nobody to tell of a failure otherwise.
+        drop(self.end(End::Abandon));
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    std::thread::Builder::new().name(name.into()).spawn(body).expect("a thread can be started")
+}
+
+fn keep(shared: &Shared, keeper: &Keeper, jobs: &mpsc::Receiver<Job>) {
+    while let Ok(job) = jobs.recv() {
+        shared.intake.answer(keeper.run(job));
+    }
+}
+
+fn write(
+    shared: &Shared,
+    mut writer: Writer,
+    jobs: &mpsc::Sender<Job>,
+    write_delay: std::time::Duration,
+) -> io::Result<()> {
+    let result = write_until_end(shared, &mut writer, jobs, write_delay);
+    shared.intake.close();
+    if let Err(error) = &result {
+        shared.stats.lock().failed = true;
+        shared.listener.failed(error);
+    }
+    result
+}
+
+fn write_until_end(
+    shared: &Shared,
+    writer: &mut Writer,
+    jobs: &mpsc::Sender<Job>,
+    write_delay: std::time::Duration,
+) -> io::Result<()> {
+    let origin = Instant::now();
+    let (mut lists, mut answers) = (Vec::new(), Vec::new());
+    let mut deadline = Some(origin);
+    loop {
+        let (hasten, end) = shared.intake.take(deadline, write_delay, |waiting| {
+            std::mem::swap(&mut waiting.lists, &mut lists);
+            std::mem::swap(&mut waiting.answers, &mut answers);
+            (std::mem::take(&mut waiting.hasten), waiting.end)
+        });
+        match end {
+            End::No => {}
+            End::Close => writer.close(),
+            End::Abandon => return Ok(()),
+        }
+        let step = writer.step(origin.elapsed(), &mut lists, &mut answers, hasten)?;
+        deadline = step.wake_at.map(|at| origin + at);
+        let is_over = end == End::Close && step.idle;
+        let is_stuck = end == End::Close && writer.is_stuck();
+        perform(shared, step, jobs);
+        if is_stuck {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "puts wait for room on disk"));
+        }
+        if is_over {
+            return writer.finish();
+        }
+    }
+}
+
+fn perform(shared: &Shared, step: Step, jobs: &mpsc::Sender<Job>) {
+    if step.taken_bytes > 0 {
+        shared.intake.taken(step.taken_bytes);
+    }
+    for job in step.jobs {
+        // The keeper ends after the writer; if it panicked, closing reports it.
+        if jobs.send(job).is_err() {
+            break;
+        }
+    }
+    if let Some(lsn) = step.durable {
+        shared.durable.store(lsn.0, Ordering::Release);
+        shared.listener.durable(lsn);
+    }
+    if let Some(full) = step.full {
+        shared.listener.full(full);
+    }
 }

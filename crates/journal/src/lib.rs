@@ -7,11 +7,24 @@
 //!
 //! The modules stand in reading order. The format on disk is drawn in `docs/journal-format.md`.
 
-pub mod options;
-pub mod op;
-pub mod listener;
-pub mod error;
-pub mod stats;
-pub mod journal;
-pub mod recovery;
 pub mod disk;
+pub mod error;
+mod format;
+mod gather;
+mod held;
+mod index;
+pub mod inline;
+mod intake;
+pub mod journal;
+mod keeper;
+pub mod listener;
+pub mod op;
+pub mod options;
+mod read;
+pub mod recovery;
+mod scan;
+pub mod sim;
+pub mod stats;
+#[cfg(test)]
+mod tests;
+mod writer;

@@ -1,5 +1,6 @@
 //! What a journal is told when it is opened.
 
+use crate::error::OpenError;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,4 +47,24 @@ impl Options {
             write_delay: Duration::from_millis(2),
         }
     }
+
+    /// Checks the bounds that the fields' documentation states.
+    ///
+    /// # Errors
+    /// [`OpenError::Bounds`] for the first that is out of bounds.
+    pub fn check(&self) -> Result<(), OpenError> {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let (min, max) = (Self::SEGMENT_BYTES_MIN, Self::SEGMENT_BYTES_MAX);
+        bound("segment_bytes", self.segment_bytes, min, max)?;
+        bound("reserve_segments", self.reserve_segments.into(), 2, 64)?;
+        bound("sync_delay (ms)", millis(self.sync_delay), 0, 1000)?;
+        bound("write_delay (ms)", millis(self.write_delay), 0, millis(self.sync_delay))
+    }
+}
+
+fn bound(key: &'static str, value: u64, min: u64, max: u64) -> Result<(), OpenError> {
+    if value < min || value > max {
+        return Err(OpenError::Bounds { key, value, min, max });
+    }
+    Ok(())
 }

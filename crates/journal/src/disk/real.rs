@@ -64,6 +64,11 @@ impl Disk for RealDisk {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
+    fn random(&self) -> u64 {
+        // The keys of the standard hasher come from the operating system.
+        std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Lock> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);

@@ -1,0 +1,4 @@
+//! Tests of the journal as a whole.
+
+mod basics;
+mod threads;

@@ -1,0 +1,723 @@
+//! The machine that writes: takes operations, appends records, syncs, and says what is durable.
+//!
+//! ```text
+//!  submitted ─▶ backlog ─▶ records in the buffer ─▶ written ─▶ synced: durable
+//!                  │              ▲
+//!                  └──▶ held ─────┘   puts that wait for a segment
+//! ```
+//!
+//! One call of [`Writer::step`] takes everything that waits, makes as few writes of it as the
+//! buffer's size allows, and at most one sync unless a segment fills up. Production calls it from
+//! a thread; tests call it inline, one step at a time. It waits for nothing but the disk: files
+//! are prepared and freed by the [`crate::keeper`], whose answers are an input like operations.
+//!
+//! Invariants: a record is durable before `Step::durable` says so; a segment is begun only when
+//! everything in the one before is synced; a failed write or sync ends the machine.
+
+use crate::disk::File;
+use crate::format::{
+    Encoder, MARK, PREFIX, PUT_PREFIX, RECORDS_AT, REF_PREFIX, SegmentHeader, TRAILER_SPACE,
+    Trailer, index_crc, padded, seed,
+};
+use crate::gather::Gather;
+use crate::held::{Held, HeldPut};
+use crate::index::{Index, Segment, Slot, State};
+use crate::keeper::{Done, Job, write_header};
+use crate::op::{Head, Lsn, Op, Payload, Place};
+use crate::options::Options;
+use crate::stats::Stats;
+use model::id::{Seq, StreamId};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use std::vec::IntoIter;
+
+mod reclaim;
+
+/// What is put together before it is written, unless one record is larger.
+const BUFFER_BYTES: usize = 1 << 20;
+/// A buffer that a huge record left behind is given back beyond this.
+const BUFFER_KEPT: usize = 4 << 20;
+/// An index larger than this share of the segment is not worth writing: with such small records
+/// it is as quick to read the records.
+const INDEX_SHARE: u64 = 8;
+/// A step that wrote this much syncs and reports before it takes more.
+const STEP_BYTES: u64 = 4 << 20;
+/// How often a full disk is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What a step did, and what the caller owes.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    /// Tell the listener.
+    pub(crate) durable: Option<Lsn>,
+    /// Tell the listener.
+    pub(crate) full: Option<bool>,
+    /// Have the keeper do these, in this order, and hand the answers to a later step.
+    pub(crate) jobs: Vec<Job>,
+    /// Call again at this time even if nothing comes; the time as given to the step.
+    pub(crate) wake_at: Option<Duration>,
+    /// Payload bytes that no longer wait.
+    pub(crate) taken_bytes: usize,
+    /// Everything handed over is durable and no job is out.
+    pub(crate) idle: bool,
+}
+
+/// Who asks for a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// A put: leaves the reserve alone.
+    Put,
+    /// A release, note or drop: leaves the last segment for compaction.
+    Settle,
+    /// Compaction.
+    Carry,
+}
+
+/// The segment that is being filled.
+#[derive(Debug)]
+struct Current {
+    slot: Slot,
+    file: Arc<dyn File>,
+    header: SegmentHeader,
+    header_written: bool,
+    seed: u32,
+    /// Where the buffer will be written.
+    end: u32,
+    /// Everything before is synced.
+    synced: u32,
+    /// Index entries; `None` once they are too many to be worth it.
+    index: Option<Vec<u8>>,
+    entries: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    options: Options,
+    uid: u64,
+    index: Arc<Mutex<Index>>,
+    stats: Arc<Mutex<Stats>>,
+    /// Set while the owner still visits what was recovered; places must not change.
+    visiting: Arc<AtomicBool>,
+
+    backlog: VecDeque<IntoIter<Op>>,
+    /// Operations taken from the backlog.
+    processed: u64,
+    held: Held,
+    /// Puts go to `held` until there is a segment for them.
+    holding: bool,
+
+    current: Option<Current>,
+    next_generation: u64,
+    buffer: Vec<u8>,
+    gather: Gather,
+    /// Writes done, and how many of them are synced.
+    written: u64,
+    synced: u64,
+    /// When the oldest write that is not synced was done.
+    unsynced_since: Option<Duration>,
+    /// Something was written that somebody waits for.
+    urgent: bool,
+    durable: u64,
+
+    reclaim: reclaim::Reclaim,
+    closing: bool,
+    failed: bool,
+}
+
+/// What is given to a new writer.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) options: Options,
+    pub(crate) uid: u64,
+    pub(crate) index: Arc<Mutex<Index>>,
+    pub(crate) stats: Arc<Mutex<Stats>>,
+    pub(crate) visiting: Arc<AtomicBool>,
+    pub(crate) next_generation: u64,
+}
+
+/// Why records cannot be added now.
+enum Stop {
+    /// The buffer should be written.
+    BufferFull,
+    /// The segment is full: a record of so many bytes (with its index entry) needs another.
+    SegmentFull { need: u64, claim: Claim },
+}
+
+impl Writer {
+    pub(crate) fn new(start: Start) -> Self {
+        Self {
+            options: start.options,
+            uid: start.uid,
+            index: start.index,
+            stats: start.stats,
+            visiting: start.visiting,
+            backlog: VecDeque::new(),
+            processed: 0,
+            held: Held::default(),
+            holding: false,
+            current: None,
+            next_generation: start.next_generation,
+            buffer: Vec::new(),
+            gather: Gather::default(),
+            written: 0,
+            synced: 0,
+            unsynced_since: None,
+            urgent: false,
+            durable: 0,
+            reclaim: reclaim::Reclaim::default(),
+            closing: false,
+            failed: false,
+        }
+    }
+
+    /// Advances by everything that waits. `now` is the time since any fixed moment; `hasten` asks
+    /// for a sync of whatever was written.
+    ///
+    /// # Errors
+    /// If the disk fails. Final: further steps do nothing.
+    pub(crate) fn step(
+        &mut self,
+        now: Duration,
+        lists: &mut Vec<Vec<Op>>,
+        answers: &mut Vec<Done>,
+        hasten: bool,
+    ) -> io::Result<Step> {
+        let mut step = Step::default();
+        if self.failed {
+            lists.clear();
+            answers.clear();
+            return Ok(step);
+        }
+        let result = self.advance(now, lists, answers, hasten, &mut step);
+        self.failed = result.is_err();
+        self.publish_stats();
+        result.map(|()| step)
+    }
+
+    /// From now on nothing more is handed over: no compaction is begun.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    fn advance(
+        &mut self,
+        now: Duration,
+        lists: &mut Vec<Vec<Op>>,
+        answers: &mut Vec<Done>,
+        hasten: bool,
+        step: &mut Step,
+    ) -> io::Result<()> {
+        if !lists.is_empty() {
+            self.stats.lock().batches += 1;
+        }
+        self.backlog.extend(lists.drain(..).map(Vec::into_iter));
+        self.urgent |= hasten;
+        for answer in answers.drain(..) {
+            self.on_done(now, answer, step)?;
+        }
+        self.write_all(now, step)?;
+        self.carry(now, step)?;
+        let due = self.unsynced_since.is_some_and(|since| now >= since + self.options.sync_delay);
+        if self.synced < self.written && (self.urgent || due || self.closing) {
+            self.sync()?;
+        }
+        if self.synced == self.written {
+            self.urgent = false;
+            let reached = self.reached();
+            if reached > self.durable {
+                self.durable = reached;
+                step.durable = Some(Lsn(reached));
+            }
+        }
+        self.plan(now, step);
+        let sync_at = self.unsynced_since.map(|since| since + self.options.sync_delay);
+        let wakes = [step.wake_at, sync_at, self.reclaim.wake_at(now)];
+        step.wake_at = wakes.into_iter().flatten().min();
+        step.idle = self.backlog.is_empty()
+            && self.held.is_empty()
+            && self.synced == self.written
+            && self.reclaim.is_idle();
+        Ok(())
+    }
+
+    /// Everything up to here is written, with no put held back.
+    fn reached(&self) -> u64 {
+        match self.held.first() {
+            Some((number, _)) => self.processed.min(number - 1),
+            None => self.processed,
+        }
+    }
+
+    // ---- putting records together -------------------------------------------------------------
+
+    fn write_all(&mut self, now: Duration, step: &mut Step) -> io::Result<()> {
+        let mut room = STEP_BYTES;
+        loop {
+            let index = Arc::clone(&self.index);
+            let mut guard = index.lock();
+            let stop = self.encode(&mut guard, step);
+            self.write_gathered(&mut guard);
+            drop(guard);
+            room = room.saturating_sub(self.buffer.len() as u64);
+            self.flush(now)?;
+            match stop {
+                None => return Ok(()),
+                Some(_) if room == 0 => {
+                    self.urgent = true;
+                    step.wake_at = Some(now);
+                    return Ok(());
+                }
+                Some(Stop::BufferFull) => {}
+                Some(Stop::SegmentFull { need, claim }) => {
+                    if !self.roll(need, claim, step)? {
+                        if claim == Claim::Put {
+                            self.holding = true;
+                        } else {
+                            // Not even the reserve has room: everything waits.
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Turns operations into records until none waits or something must be done first.
+    fn encode(&mut self, index: &mut Index, step: &mut Step) -> Option<Stop> {
+        if !self.holding {
+            while let Some((_, put)) = self.held.first() {
+                if let Some(stop) = self.room_for(put.head, &put.payload) {
+                    return Some(stop);
+                }
+                let put = self.held.pop().expect("there is a first");
+                step.taken_bytes += put.payload.len();
+                self.put(index, put.name, put.head, put.payload);
+            }
+        }
+        while let Some(list) = self.backlog.front_mut() {
+            let Some(op) = list.as_slice().first() else {
+                self.backlog.pop_front();
+                continue;
+            };
+            let stop = match op {
+                Op::Put { .. } if self.holding => None,
+                Op::Put { head, payload, .. } => {
+                    let (head, length, shared) = (*head, payload.len(), shared_of(payload));
+                    self.room(record_need(&head, length, shared), Claim::Put)
+                }
+                Op::Release { .. } => self.room((Gather::ONE, Gather::ONE), Claim::Settle),
+                Op::Note { bytes, .. } => {
+                    let length = PUT_PREFIX + bytes.as_slice().len();
+                    self.room((padded(length), length), Claim::Settle)
+                }
+                Op::Drop { .. } => self.room((PREFIX + 8, PREFIX + 8), Claim::Settle),
+            };
+            if stop.is_some() {
+                return stop;
+            }
+            let op = self.backlog.front_mut().and_then(Iterator::next);
+            self.processed += 1;
+            match op.expect("it was just looked at") {
+                Op::Put { stream, seq, head, payload } => {
+                    let name = (stream, seq);
+                    if self.holding {
+                        self.held.push(self.processed, HeldPut { name, head, payload });
+                    } else {
+                        step.taken_bytes += payload.len();
+                        self.put(index, name, head, payload);
+                    }
+                }
+                Op::Note { stream, seq, bytes } => self.note(index, (stream, seq), bytes),
+                Op::Release { stream, first, last } => {
+                    step.taken_bytes += self.held.release(stream, first, last);
+                    self.release(index, stream, first, last);
+                }
+                Op::Drop { stream } => {
+                    step.taken_bytes += self.held.release(stream, Seq(0), Seq(u64::MAX));
+                    self.drop_stream(index, stream);
+                }
+            }
+        }
+        None
+    }
+
+    fn room_for(&self, head: Head, payload: &Payload) -> Option<Stop> {
+        self.room(record_need(&head, payload.len(), shared_of(payload)), Claim::Put)
+    }
+
+    /// Whether a record fits, given its padded length and that of its index entry.
+    fn room(&self, need: (usize, usize), claim: Claim) -> Option<Stop> {
+        let waiting = self.buffer.len();
+        if waiting > 0 && waiting + need.0 > BUFFER_BYTES || self.gather.is_large() {
+            return Some(Stop::BufferFull);
+        }
+        let (record, entry) = (need.0 as u64, need.1 as u64);
+        let full = || {
+            let mark = MARK as u64;
+            let around = u64::from(RECORDS_AT) + mark + TRAILER_SPACE;
+            Some(Stop::SegmentFull { need: record + entry + around, claim })
+        };
+        let Some(current) = &self.current else { return full() };
+        let gathered = self.gather.bytes_max() as u64;
+        let mark = if waiting == 0 { MARK as u64 } else { 0 };
+        let records = u64::from(current.end) + waiting as u64 + mark + record + gathered;
+        let entries = match &current.index {
+            Some(entries) => entries.len() as u64 + entry + gathered,
+            None => 0,
+        };
+        if records + entries + TRAILER_SPACE > current.header.bytes {
+            return full();
+        }
+        None
+    }
+
+    /// Begins a record: the place where it will lie in the segment.
+    fn begin(&mut self) -> (usize, u32) {
+        let current = self.current.as_ref().expect("there is room in a segment");
+        if self.buffer.is_empty() {
+            // The mark is filled in when the length of the write is known.
+            self.buffer.resize(MARK, 0);
+        }
+        let start = self.buffer.len();
+        (start, current.end + start as u32)
+    }
+
+    fn encoder(&mut self) -> Encoder<'_> {
+        let seed = self.current.as_ref().expect("there is room in a segment").seed;
+        Encoder { out: &mut self.buffer, seed }
+    }
+
+    fn slot(&self) -> Slot {
+        self.current.as_ref().expect("there is room in a segment").slot
+    }
+
+    /// Adds the record that begins at `start` of the buffer to the segment's index.
+    fn add_entry(&mut self, start: usize, entry_length: usize) {
+        let current = self.current.as_mut().expect("there is room in a segment");
+        current.add_entry(&self.buffer, start, entry_length);
+    }
+
+    fn put(&mut self, index: &mut Index, name: (StreamId, Seq), head: Head, payload: Payload) {
+        self.urgent = true;
+        match payload {
+            Payload::Message(message) => {
+                self.put_plain(index, name, head, 0, |out| message.encode_into(out));
+            }
+            Payload::Bytes(bytes) => {
+                self.put_plain(index, name, head, 0, |out| out.extend_from_slice(&bytes));
+            }
+            Payload::Shared(shared) => {
+                let message = shared.message();
+                let mut place = shared.place.lock();
+                let current = self.current.as_ref().expect("there is room in a segment");
+                if place.generation != current.header.generation {
+                    let offset = self.put_body(index, |out| message.encode_into(out));
+                    let current = self.current.as_ref().expect("still the same");
+                    *place = Place { generation: current.header.generation, offset };
+                }
+                self.put_reference(index, name, head, 0, place.offset, message.encoded_len());
+            }
+        }
+    }
+
+    /// Writes a put; where it lies.
+    fn put_plain(
+        &mut self,
+        index: &mut Index,
+        name: (StreamId, Seq),
+        head: Head,
+        flags: u16,
+        payload: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let (start, offset) = self.begin();
+        self.encoder().put(name, &head, flags, payload);
+        let length = self.buffer.len() - start;
+        self.add_entry(start, PUT_PREFIX + head.as_slice().len());
+        index.put(name, self.slot(), offset, length);
+    }
+
+    fn put_body(&mut self, index: &mut Index, payload: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        let (start, offset) = self.begin();
+        self.encoder().body(payload);
+        self.add_entry(start, PREFIX);
+        index.body(self.slot(), offset, self.buffer.len() - start);
+        offset
+    }
+
+    fn put_reference(
+        &mut self,
+        index: &mut Index,
+        name: (StreamId, Seq),
+        head: Head,
+        flags: u16,
+        body_at: u32,
+        body_length: usize,
+    ) {
+        let (start, _) = self.begin();
+        self.encoder().reference(name, &head, flags, body_at, body_length as u64);
+        self.add_entry(start, REF_PREFIX + head.as_slice().len());
+        let known = index.reference(name, self.slot(), body_at);
+        assert!(known, "a ref follows its body");
+    }
+
+    fn note(&mut self, index: &mut Index, name: (StreamId, Seq), head: Head) {
+        self.held.note(name, head);
+        if index.place(name.0, name.1).is_none() {
+            return;
+        }
+        let (start, offset) = self.begin();
+        self.encoder().note(name, &head);
+        self.add_entry(start, PUT_PREFIX + head.as_slice().len());
+        let known = index.note(name, self.slot(), offset, self.buffer.len() - start);
+        assert!(known, "the record was just looked up");
+    }
+
+    fn release(&mut self, index: &mut Index, stream: StreamId, first: Seq, last: Seq) {
+        let Some(number) = index.find(stream) else { return };
+        let last = Seq(last.0.min(index.stream(number).highest));
+        if first > last || index.release(stream, first, last, self.slot()) == 0 {
+            return;
+        }
+        self.gather.add(index, number, first.0, last.0);
+    }
+
+    fn drop_stream(&mut self, index: &mut Index, stream: StreamId) {
+        if index.find(stream).is_none() {
+            return;
+        }
+        self.urgent = true;
+        // They name streams by their number in the index, which may now go to another.
+        self.write_gathered(index);
+        if index.drop_stream(stream, self.slot()) > 0 {
+            let (start, _) = self.begin();
+            self.encoder().drop_stream(stream);
+            self.add_entry(start, PREFIX + 8);
+        }
+    }
+
+    fn write_gathered(&mut self, index: &mut Index) {
+        if self.gather.is_empty() {
+            return;
+        }
+        self.begin();
+        let mut gather = std::mem::take(&mut self.gather);
+        let current = self.current.as_mut().expect("there is room in a segment");
+        let mut encoder = Encoder { out: &mut self.buffer, seed: current.seed };
+        gather.write(index, &mut encoder, |buffer, start| {
+            let length = crate::format::u32_at(buffer, start + 4) as usize;
+            current.add_entry(buffer, start, length);
+        });
+        self.gather = gather;
+    }
+
+    // ---- the disk -----------------------------------------------------------------------------
+
+    /// Writes the buffer.
+    fn flush(&mut self, now: Duration) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let current = self.current.as_mut().expect("the buffer belongs to a segment");
+        let end = current.end + self.buffer.len() as u32;
+        let mut mark = Vec::with_capacity(MARK);
+        Encoder { out: &mut mark, seed: current.seed }.mark(current.synced, end);
+        self.buffer[..MARK].copy_from_slice(&mark);
+        if !current.header_written {
+            write_header(&*current.file, &current.header)?;
+            current.header_written = true;
+        }
+        current.file.write_at(&self.buffer, current.end.into())?;
+        current.end = end;
+        self.written += 1;
+        self.unsynced_since.get_or_insert(now);
+        self.index.lock().write = self.written + 1;
+        let mut stats = self.stats.lock();
+        stats.writes += 1;
+        stats.written_bytes += self.buffer.len() as u64;
+        drop(stats);
+        self.buffer.clear();
+        if self.buffer.capacity() > BUFFER_KEPT {
+            self.buffer.shrink_to(BUFFER_KEPT);
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was written durable.
+    fn sync(&mut self) -> io::Result<()> {
+        if self.synced == self.written {
+            return Ok(());
+        }
+        let current = self.current.as_mut().expect("what is not synced is in the current segment");
+        let started = Instant::now();
+        current.file.sync()?;
+        current.synced = current.end;
+        self.synced = self.written;
+        self.unsynced_since = None;
+        let mut stats = self.stats.lock();
+        stats.syncs += 1;
+        stats.last_sync_us = started.elapsed().as_micros() as u64;
+        Ok(())
+    }
+
+    /// Goes on in another segment, if there is one for this claim.
+    fn roll(&mut self, need: u64, claim: Claim, step: &mut Step) -> io::Result<bool> {
+        let Some(slot) = self.claim(need, claim) else { return Ok(false) };
+        self.seal(false, step)?;
+        let generation = self.next_generation;
+        self.next_generation += 1;
+        let mut index = self.index.lock();
+        let segment = &mut index.segments[slot as usize];
+        segment.state = State::Current;
+        segment.generation = generation;
+        segment.seed = seed(self.uid, generation);
+        let header = SegmentHeader { free: false, generation, bytes: segment.bytes, uid: self.uid };
+        self.current = Some(Current {
+            slot,
+            file: segment.file.clone().expect("a free segment has a file"),
+            header,
+            header_written: false,
+            seed: segment.seed,
+            end: RECORDS_AT,
+            synced: RECORDS_AT,
+            index: Some(Vec::new()),
+            entries: 0,
+        });
+        Ok(true)
+    }
+
+    /// Syncs and completes the current segment.
+    fn seal(&mut self, clean: bool, step: &mut Step) -> io::Result<()> {
+        assert!(self.buffer.is_empty(), "everything is written before a segment is sealed");
+        // Everything in the segment must be on disk before its trailer says that it counts.
+        self.sync()?;
+        let Some(current) = self.current.take() else { return Ok(()) };
+        let trailer = current.seal(clean)?;
+        if clean {
+            current.file.sync()?;
+        } else {
+            step.jobs.push(Job::Settle { file: Arc::clone(&current.file) });
+            self.reclaim.asked();
+        }
+        let mut index = self.index.lock();
+        index.segments[current.slot as usize].state = State::Sealed;
+        drop(index);
+        let mut stats = self.stats.lock();
+        stats.writes += 1;
+        stats.written_bytes += u64::from(trailer.index_bytes);
+        drop(stats);
+        self.reclaim.changed();
+        Ok(())
+    }
+
+    /// Whether puts wait for room that nobody will make while the journal closes.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let waits = !self.held.is_empty() || !self.backlog.is_empty();
+        waits && self.reclaim.is_full() && self.synced == self.written
+    }
+
+    /// Seals the journal. Everything handed over must be durable.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        if self.failed {
+            return Err(io::Error::other("the journal has failed before"));
+        }
+        let result = self.seal(true, &mut Step::default());
+        self.failed = true;
+        result
+    }
+
+    /// A free segment for a claim: removed from the free ones.
+    fn claim(&mut self, need: u64, claim: Claim) -> Option<Slot> {
+        let mut index = self.index.lock();
+        let nominal = self.options.segment_bytes;
+        let is_free = |segment: &Segment| segment.state == State::Free;
+        let free = |segment: &Segment| is_free(segment) && segment.bytes == nominal;
+        let count = index.segments.iter().filter(|segment| free(segment)).count();
+        let kept = match claim {
+            Claim::Put => self.options.reserve_segments as usize,
+            Claim::Settle => 1,
+            Claim::Carry => 0,
+        };
+        let found = if need <= nominal {
+            if count <= kept {
+                return None;
+            }
+            index.segments.iter().position(free)
+        } else {
+            // Made for it.
+            let fits = |segment: &Segment| is_free(segment) && segment.bytes >= need;
+            index.segments.iter().position(|segment| fits(segment) && segment.bytes != nominal)
+        };
+        let slot = found?;
+        index.segments[slot].state = State::Current;
+        Some(slot as Slot)
+    }
+
+    fn publish_stats(&mut self) {
+        let index = self.index.lock();
+        let mut stats = self.stats.lock();
+        stats.live_records = index.live_records;
+        stats.held_puts = self.held.len() as u64;
+        stats.quarantined = index.quarantined;
+        stats.full = self.reclaim.is_full();
+        stats.failed |= self.failed;
+    }
+}
+
+impl Current {
+    fn add_entry(&mut self, buffer: &[u8], start: usize, length: usize) {
+        let Some(entries) = &mut self.index else { return };
+        if (entries.len() + length) as u64 > self.header.bytes / INDEX_SHARE {
+            self.index = None;
+            return;
+        }
+        let offset = self.end + start as u32;
+        entries.extend_from_slice(&offset.to_le_bytes());
+        entries.extend_from_slice(&buffer[start + 4..start + length]);
+        self.entries += 1;
+    }
+
+    /// Writes index and trailer. Not synced.
+    fn seal(&self, clean: bool) -> io::Result<Trailer> {
+        let entries = self.index.as_deref().unwrap_or_default();
+        let trailer = Trailer {
+            generation: self.header.generation,
+            records_end: self.end,
+            index_bytes: entries.len() as u32,
+            index_crc: index_crc(self.seed, entries),
+            entries: self.entries,
+            clean,
+        };
+        if !self.header_written {
+            write_header(&*self.file, &self.header)?;
+        }
+        if !entries.is_empty() {
+            self.file.write_at(entries, self.end.into())?;
+        }
+        self.file.write_at(&trailer.encode(), self.header.bytes - TRAILER_SPACE)?;
+        Ok(trailer)
+    }
+}
+
+fn shared_of(payload: &Payload) -> bool {
+    matches!(payload, Payload::Shared(_))
+}
+
+/// The padded length of a put's records and the length of their index entries.
+fn record_need(head: &Head, payload: usize, shared: bool) -> (usize, usize) {
+    let head = head.as_slice().len();
+    if shared {
+        // The body may have to be written again.
+        let reference = REF_PREFIX + head;
+        (padded(PREFIX + payload) + padded(reference), PREFIX + reference)
+    } else {
+        (padded(PUT_PREFIX + head + payload), PUT_PREFIX + head)
+    }
+}
