@@ -141,18 +141,16 @@ pub struct Limits {
     pub consumers_per_channel: Option<u64>,
     /// Queues of the node.
     pub queues: Option<u64>,
-    /// Exchanges of the node.
-    pub exchanges: Option<u64>,
-    /// Virtual hosts.
-    pub vhosts: Option<u64>,
     /// Bytes of one message's body.
     pub message_size: u64,
     /// Bytes of one frame (`frame_max`), from 4096.
     pub frame_size: u32,
     /// Bytes of one frame before login, from 4096, at most `frame_size`.
     pub initial_frame_size: u32,
-    /// Bytes that wait for one client's socket.
-    pub outbox: u64,
+    /// Bytes of one connection's publishes that no queue has taken safely yet, up to 1 GiB.
+    pub publish_window: u64,
+    /// Bytes on their way to one consumer, up to 1 GiB.
+    pub consumer_window: u32,
 }
 
 /// The journal.
@@ -213,7 +211,7 @@ pub enum Mechanism {
     Anonymous,
 }
 
-/// TLS of the `amqps` listener.
+/// TLS of the `amqps` listener: versions 1.2 and 1.3.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
     /// PEM file of the certificate chain.
@@ -224,10 +222,6 @@ pub struct Tls {
     pub ca: Option<PathBuf>,
     /// Client certificates. Unless `None`, `ca` is set.
     pub verify: Verify,
-    /// Whether TLS 1.2 is spoken.
-    pub tls12: bool,
-    /// Whether TLS 1.3 is spoken.
-    pub tls13: bool,
     /// Which part of a client's certificate is the user of EXTERNAL.
     pub login_from: LoginFrom,
 }
@@ -393,7 +387,6 @@ impl Effective {
         }
 
         let path = |name: &str| self.optional(name).map(PathBuf::from);
-        let versions = self.list("tls.versions");
         let tls = Tls {
             certificate: path("tls.certificate"),
             key: path("tls.key"),
@@ -403,8 +396,6 @@ impl Effective {
                 "optional" => Verify::Optional,
                 _ => Verify::None,
             },
-            tls12: versions.iter().any(|version| version == "1.2"),
-            tls13: versions.iter().any(|version| version == "1.3"),
             login_from: match self.text("tls.login_from").as_str() {
                 "common_name" => LoginFrom::CommonName,
                 _ => LoginFrom::DistinguishedName,
@@ -419,11 +410,8 @@ impl Effective {
         if tls.verify != Verify::None && tls.ca.is_none() {
             complain("tls.verify", "tls.verify: needs tls.ca".to_owned());
         }
-        if versions.is_empty() {
-            complain("tls.versions", "tls.versions: names no version".to_owned());
-        }
 
-        let narrow = |name: &str| u32::try_from(self.size(name)).expect("bounded to 16 MiB");
+        let narrow = |name: &str| u32::try_from(self.size(name)).expect("bounded to 1 GiB");
         let limits = Limits {
             connections: self.limit("limits.connections"),
             channels: self.limit("limits.channels"),
@@ -431,12 +419,11 @@ impl Effective {
                 .expect("bounded to 65535"),
             consumers_per_channel: self.limit("limits.consumers_per_channel"),
             queues: self.limit("limits.queues"),
-            exchanges: self.limit("limits.exchanges"),
-            vhosts: self.limit("limits.vhosts"),
             message_size: self.size("limits.message_size"),
             frame_size: narrow("limits.frame_size"),
             initial_frame_size: narrow("limits.initial_frame_size"),
-            outbox: self.size("limits.outbox"),
+            publish_window: self.size("limits.publish_window"),
+            consumer_window: narrow("limits.consumer_window"),
         };
         if limits.initial_frame_size > limits.frame_size
             && self.origin("limits.initial_frame_size") != Origin::Default

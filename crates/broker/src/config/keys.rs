@@ -151,8 +151,6 @@ pub const KEYS: &[Key] = &[
         "\"unlimited\"",
         "Queues of this node, all virtual hosts together.",
     ),
-    key("limits.exchanges", LIMIT, "\"unlimited\"", "Exchanges, all virtual hosts together."),
-    key("limits.vhosts", LIMIT, "\"unlimited\"", "Virtual hosts."),
     key(
         "limits.message_size",
         size(1, 512 * MIB),
@@ -172,10 +170,17 @@ pub const KEYS: &[Key] = &[
         "Largest frame before a client has logged in. Raise it for long tokens.",
     ),
     key(
-        "limits.outbox",
+        "limits.publish_window",
         size(64 * KIB, GIB),
-        "\"1MiB\"",
-        "Bytes that may wait for one slow client; at this mark its consumers get no more until it has read.",
+        "\"4MiB\"",
+        "Bytes that one connection has published and no queue has taken safely yet; at this mark it is not read.",
+    ),
+    key(
+        "limits.consumer_window",
+        size(16 * KIB, GIB),
+        "\"512KiB\"",
+        "Bytes on their way to one consumer and not yet given to the operating system; at this mark its queue\n\
+         sends it no more. One message always fits.",
     ),
     key(
         "heartbeat",
@@ -305,12 +310,6 @@ pub const KEYS: &[Key] = &[
          clients without one. The last two need tls.ca.",
     ),
     key(
-        "tls.versions",
-        Kind::List { words: &["1.2", "1.3"] },
-        "[\"1.2\", \"1.3\"]",
-        "TLS versions that are spoken.",
-    ),
-    key(
         "tls.login_from",
         Kind::OneOf(&["distinguished_name", "common_name"]),
         "\"distinguished_name\"",
@@ -337,7 +336,6 @@ pub const RABBITMQ_NAMES: &[(&str, &str)] = &[
     ("channel_max", "limits.channels_per_connection"),
     ("channel_max_per_node", "limits.channels"),
     ("cluster_name", "cluster.name"),
-    ("cluster_exchange_limit", "limits.exchanges"),
     ("cluster_queue_limit", "limits.queues"),
     ("connection_max", "limits.connections"),
     ("consumer_max_per_channel", "limits.consumers_per_channel"),
@@ -357,7 +355,6 @@ pub const RABBITMQ_NAMES: &[(&str, &str)] = &[
     ("ssl_options.certfile", "tls.certificate"),
     ("ssl_options.keyfile", "tls.key"),
     ("ssl_options.verify", "tls.verify"),
-    ("vhost_max", "limits.vhosts"),
     ("vm_memory_high_watermark.absolute", "memory.limit"),
     ("vm_memory_high_watermark.relative", "memory.limit"),
 ];
