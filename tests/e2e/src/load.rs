@@ -12,7 +12,7 @@
 //! - *risen*: a message of an earlier round, settled and covered by a confirm. Never.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -242,17 +242,26 @@ impl Round {
     /// # Panics
     /// If anything happened that may never happen.
     pub fn judge(&self) {
+        assert!(self.passes(), "{self}{}", self.details());
+    }
+
+    /// The first few messages of each kind that may not happen.
+    pub fn details(&self) -> String {
+        let mut text = String::new();
         for (what, list) in [
             ("lost", &self.lost),
             ("reordered", &self.reordered),
-            ("twice in the queue", &self.twice),
-            ("there again although a confirm covered its ack", &self.again_covered),
-            ("not marked as redelivered", &self.unmarked),
-            ("risen from an earlier round", &self.risen),
+            ("twice", &self.twice),
+            ("again although covered", &self.again_covered),
+            ("unmarked", &self.unmarked),
+            ("risen", &self.risen),
         ] {
-            let first: Vec<_> = list.iter().take(10).collect();
-            assert!(list.is_empty(), "{} messages {what}, first {first:?}\n{self}", list.len());
+            if !list.is_empty() {
+                let first: Vec<_> = list.iter().take(5).collect();
+                write!(text, "\n  {what}: {first:?}").expect("writing to a string works");
+            }
         }
+        text
     }
 
     /// Whether [`judge`](Self::judge) would pass.

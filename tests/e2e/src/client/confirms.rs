@@ -15,6 +15,7 @@ pub struct Confirms {
     /// Numbers with a nack that a later group of acks covered.
     pub covered: Vec<u64>,
     floor: u64,
+    forgotten: usize,
 }
 
 impl Confirms {
@@ -33,6 +34,17 @@ impl Confirms {
         self.floor = number;
     }
 
+    /// How many numbers have their answer.
+    pub fn count(&self) -> usize {
+        self.forgotten + self.answers.len()
+    }
+
+    /// Forgets the answers of the numbers below which all have one; they stay counted.
+    pub fn forget(&mut self) {
+        let rest = self.answers.split_off(&(self.floor + 1));
+        self.forgotten += std::mem::replace(&mut self.answers, rest).len();
+    }
+
     fn answer(&mut self, number: u64, multiple: bool, ack: bool) {
         if multiple {
             for number in self.floor + 1..=number {
@@ -41,7 +53,7 @@ impl Confirms {
                 }
                 self.answers.entry(number).or_insert(ack);
             }
-        } else if self.answers.insert(number, ack).is_some() {
+        } else if number <= self.floor || self.answers.insert(number, ack).is_some() {
             self.doubled.push(number);
         }
         while self.answers.contains_key(&(self.floor + 1)) {
@@ -63,7 +75,7 @@ impl Client {
         confirms: &mut Confirms,
         count: usize,
     ) -> Outcome<()> {
-        while confirms.answers.len() < count {
+        while confirms.count() < count {
             let event = self.await_event(channel, |event| matches!(event.id, (60, 80 | 120)))?;
             let mut reader = Reader(&event.arguments);
             let number = reader.u64()?;

@@ -1,0 +1,59 @@
+//! The acceptance lines that take too long for a test: `acceptance LINE [ARGUMENT]`.
+//!
+//! Each prints its figures and exits with 1 if a bound is broken. README.md lists them.
+
+mod backlog;
+mod flow;
+mod full_disk;
+mod kills;
+mod restarts;
+mod slow_consumer;
+
+use std::process::ExitCode;
+
+/// What a line measured.
+struct Verdict {
+    /// The figures, ready to be printed.
+    figures: String,
+    /// Whether all bounds hold.
+    holds: bool,
+}
+
+#[allow(clippy::print_stdout, reason = "the figures are what this program is for")]
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let line = arguments.next().unwrap_or_default();
+    let argument: Option<usize> = arguments.next().and_then(|text| text.parse().ok());
+    let verdicts = match line.as_str() {
+        "A4" => vec![kills::measure(argument.unwrap_or(100))],
+        "A5" => vec![flow::measure(argument.unwrap_or(20))],
+        "A6" => {
+            let count = argument.unwrap_or(1_000_000);
+            vec![
+                backlog::measure(count, 1024, 96 << 20),
+                backlog::measure(count * 10, 100, 512 << 20),
+            ]
+        }
+        "A8" => vec![slow_consumer::measure(argument.unwrap_or(600)), full_disk::measure()],
+        "restarts" => vec![restarts::measure(argument.unwrap_or(300))],
+        _ => {
+            eprintln!("acceptance A4|A5|A6|A8|restarts [ARGUMENT]; see tests/e2e/README.md");
+            return ExitCode::from(64);
+        }
+    };
+    let mut holds = true;
+    for verdict in verdicts {
+        println!(
+            "{line}: {} -> {}",
+            verdict.figures,
+            if verdict.holds { "holds" } else { "FAILS" }
+        );
+        holds &= verdict.holds;
+    }
+    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Bytes as MiB.
+fn mib(bytes: u64) -> String {
+    format!("{}.{} MiB", bytes >> 20, ((bytes % (1 << 20)) * 10) >> 20)
+}
