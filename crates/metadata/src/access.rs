@@ -291,3 +291,6 @@ impl Access {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,3 +33,5 @@ pub mod store;
 
 mod compact;
 mod quoted;
+#[cfg(test)]
+mod scene;

@@ -196,3 +196,6 @@ impl VhostRoutes {
 pub(crate) fn weight(routing_key: &str) -> Option<u32> {
     rendezvous::weight(routing_key)
 }
+
+#[cfg(test)]
+mod tests;
