@@ -1,0 +1,169 @@
+//! Asking the API.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use management::api::call::Api;
+use management::sampler::Rates;
+use management::server::{metrics_router, router, sample};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::fake::Fake;
+
+/// The API of a fake node, with somebody asking.
+#[derive(Clone)]
+pub struct Asker {
+    /// The node.
+    pub node: Arc<Fake>,
+    rates: Arc<Mutex<Rates>>,
+    credentials: Option<(String, String)>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Got {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body as text.
+    pub text: String,
+    /// The body as JSON; null if it is none.
+    pub json: Value,
+}
+
+/// A new node, asked by its administrator.
+pub fn asker() -> Asker {
+    let credentials = Some(("guest".into(), "guest".into()));
+    Asker { node: Arc::new(Fake::new()), rates: Arc::default(), credentials }
+}
+
+impl Asker {
+    /// The same node asked by somebody else.
+    pub fn by(&self, user: &str, password: &str) -> Self {
+        Self { credentials: Some((user.into(), password.into())), ..self.clone() }
+    }
+
+    /// The same node asked by nobody.
+    pub fn anonymous(&self) -> Self {
+        Self { credentials: None, ..self.clone() }
+    }
+
+    /// Makes a user with a tag, password `pw`, and permissions in `/` if wanted.
+    pub async fn user(&self, name: &str, tag: &str, in_root: bool) -> Self {
+        let body = json!({"password": "pw", "tags": tag});
+        assert_eq!(self.put(&format!("users/{name}"), body).await.status, 201);
+        if in_root {
+            let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
+            assert_eq!(self.put(&format!("permissions/%2F/{name}"), all).await.status, 201);
+        }
+        self.by(name, "pw")
+    }
+
+    /// Takes a sample now, as the sampler does every few seconds.
+    pub async fn sample_at(&self, at_ms: u64) {
+        let mut sample = sample(self.node.as_ref()).await;
+        sample.at_ms = at_ms;
+        self.rates.lock().push(sample);
+    }
+
+    pub async fn get(&self, path: &str) -> Got {
+        self.send("GET", path, &[], String::new()).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Got {
+        self.send("PUT", path, &[], body.to_string()).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Got {
+        self.send("POST", path, &[], body.to_string()).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Got {
+        self.send("DELETE", path, &[], String::new()).await
+    }
+
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Got {
+        let api = Api { node: Arc::clone(&self.node), rates: Arc::clone(&self.rates) };
+        let mut request = Request::builder().method(method).uri(format!("/api/{path}"));
+        if let Some((user, password)) = &self.credentials {
+            let pair = STANDARD.encode(format!("{user}:{password}"));
+            request = request.header("authorization", format!("Basic {pair}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        ask(router(api), request.body(Body::from(body)).unwrap()).await
+    }
+
+    /// Scrapes.
+    pub async fn scrape(&self, path: &str) -> Got {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        ask(metrics_router(Arc::clone(&self.node)), request).await
+    }
+}
+
+async fn ask(router: Router, request: Request<Body>) -> Got {
+    let response = router.oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    let json = serde_json::from_str(&text).unwrap_or_default();
+    Got { status: parts.status.as_u16(), headers: parts.headers, text, json }
+}
+
+impl Got {
+    /// The status and the reason of a refusal.
+    pub fn refusal(&self) -> (u16, &str) {
+        (self.status, self.json["reason"].as_str().unwrap_or_default())
+    }
+
+    /// A list's names.
+    pub fn names(&self) -> Vec<&str> {
+        self.json.as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect()
+    }
+}
+
+/// Fails unless an object has these keys with values of these kinds: `s` string, `n` number, `b`
+/// boolean, `o` object, `a` array; in capitals the value may be null.
+#[track_caller]
+pub fn assert_shape(object: &Value, shape: &str) {
+    for field in shape.split_whitespace() {
+        let (key, kind) = field.split_once(':').unwrap();
+        let value = object.get(key).unwrap_or_else(|| panic!("{key} is missing in {object:#}"));
+        let right = match kind.to_ascii_lowercase().as_str() {
+            "s" => value.is_string(),
+            "n" => value.is_number(),
+            "b" => value.is_boolean(),
+            "o" => value.is_object(),
+            "a" => value.is_array(),
+            other => panic!("unknown kind {other}"),
+        };
+        let may_be_null = kind.chars().all(char::is_uppercase);
+        assert!(right || may_be_null && value.is_null(), "{key} is {value}");
+    }
+}
+
+/// Fails unless every `*_details` has a finite rate.
+#[track_caller]
+pub fn assert_details(object: &Value) {
+    for (key, value) in object.as_object().unwrap() {
+        if key.ends_with("_details") && key != "owner_pid_details" && value.is_object() {
+            if let Some(rate) = value.get("rate") {
+                assert!(rate.as_f64().is_some_and(f64::is_finite), "{key} has rate {rate}");
+            }
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! A node in memory: the real metadata machine, queues that only hold messages.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use amq_protocol_types::{AMQPValue, FieldTable};
+use management::node::Node;
+use management::view::connection::{ChannelInfo, ConnectionInfo, ConnectionState};
+use management::view::consumer::{ConsumerActivity, ConsumerInfo};
+use management::view::counters::{ExchangeCounters, GlobalCounters, MessageCounters};
+use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
+use management::view::node::{JournalStats, Listener, NodeStats};
+use management::view::queue::QueueStats;
+use management::view::topology::{
+    BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
+};
+use metadata::access::{LoginRefusal, Right};
+use metadata::boot::{self, DefaultUser};
+use metadata::command::{Command, DeclareExchange, DeclareQueue};
+use metadata::objects::binding::{Binding, Destination};
+use metadata::objects::user::User;
+use metadata::outcome::Outcome;
+use metadata::refusal::Refusal;
+use metadata::state::State;
+use model::id::{ConnectionId, QueueId};
+use model::message::Message;
+use parking_lot::Mutex;
+
+/// The name of the node.
+pub const NODE: &str = "leveret@test";
+
+/// See the module head.
+#[derive(Default)]
+pub struct Fake {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    state: State,
+    queues: BTreeMap<QueueId, VecDeque<(Message, bool)>>,
+    connections: Vec<ConnectionInfo>,
+    closed: Vec<(String, String)>,
+    counters: GlobalCounters,
+    alarm: bool,
+    not_serving: bool,
+    reject: bool,
+}
+
+impl Fake {
+    /// With vhost `/` and the administrator `guest`.
+    pub fn new() -> Self {
+        let fake = Self { inner: Mutex::new(Inner { state: State::new(), ..Inner::default() }) };
+        let user = DefaultUser {
+            name: "guest".into(),
+            password_hash: metadata::access::password::hash(
+                metadata::objects::user::HashingAlgorithm::Sha256,
+                [1, 2, 3, 4],
+                b"guest",
+            ),
+            tags: vec!["administrator".into()],
+        };
+        for command in boot::commands("/", user) {
+            fake.apply(command).unwrap();
+        }
+        fake
+    }
+
+    /// A client of `guest` in vhost `/`, with a channel and a consumer on `queue`.
+    pub fn connect(&self, port: u16) {
+        let mut client_properties = FieldTable::default();
+        client_properties.insert("connection_name".into(), AMQPValue::LongString("my-app".into()));
+        self.inner.lock().connections.push(ConnectionInfo {
+            id: ConnectionId(u64::from(port)),
+            name: format!("127.0.0.1:{port} -> 127.0.0.1:5672"),
+            vhost: "/".into(),
+            user: "guest".into(),
+            host: "127.0.0.1".into(),
+            port: 5672,
+            peer_host: "127.0.0.1".into(),
+            peer_port: port,
+            tls: None,
+            auth_mechanism: "PLAIN".into(),
+            state: ConnectionState::Running,
+            channels: 1,
+            channel_max: 2047,
+            frame_max: 131_072,
+            heartbeat_s: 60,
+            connected_at_ms: 1_700_000_000_000,
+            client_properties,
+            received_bytes: 100,
+            received_count: 10,
+            sent_bytes: 200,
+            sent_count: 20,
+            send_pending: 0,
+        });
+    }
+
+    /// What closed connections were told.
+    pub fn closed(&self) -> Vec<(String, String)> {
+        self.inner.lock().closed.clone()
+    }
+
+    /// Turns both alarms on or off.
+    pub fn set_alarm(&self, on: bool) {
+        self.inner.lock().alarm = on;
+    }
+
+    /// As while recovering.
+    pub fn set_serving(&self, on: bool) {
+        self.inner.lock().not_serving = !on;
+    }
+
+    /// Every queue refuses publishes.
+    pub fn set_reject(&self, on: bool) {
+        self.inner.lock().reject = on;
+    }
+
+    fn apply(&self, command: Command) -> Result<Outcome, Refusal> {
+        let mut inner = self.inner.lock();
+        let outcome = inner.state.apply(command)?;
+        for queue in &outcome.queues_created {
+            inner.queues.insert(queue.id, VecDeque::new());
+        }
+        for queue in &outcome.queues_deleted {
+            inner.queues.remove(&queue.id);
+        }
+        Ok(outcome)
+    }
+
+    fn id(&self, vhost: &str, queue: &str) -> Result<QueueId, Refusal> {
+        let state = self.state();
+        let found = state.queue(vhost, queue);
+        found
+            .map(|queue| queue.id)
+            .ok_or_else(|| Refusal::not_found(format!("no queue '{queue}' in vhost '{vhost}'")))
+    }
+}
+
+fn stats(messages: &VecDeque<(Message, bool)>) -> QueueStats {
+    QueueStats {
+        ready: messages.len() as u64,
+        ready_bytes: messages.iter().map(|(message, _)| message.body().len() as u64).sum(),
+        memory: 1000,
+        ..QueueStats::default()
+    }
+}
+
+impl Node for Fake {
+    fn state(&self) -> Arc<State> {
+        Arc::new(self.inner.lock().state.clone())
+    }
+
+    async fn submit(&self, command: Command, _by: &str) -> Result<bool, Refusal> {
+        Ok(self.apply(command)?.created)
+    }
+
+    fn authenticate(
+        &self,
+        user: &str,
+        password: &[u8],
+        from: Option<IpAddr>,
+    ) -> Result<Arc<User>, LoginRefusal> {
+        let local = from.is_none_or(|from| from.is_loopback());
+        self.inner.lock().state.authenticate(user, password, local, &["guest".to_owned()])
+    }
+
+    async fn declare_queue(&self, declaration: QueueDeclaration) -> Result<bool, Refusal> {
+        let access = self.state().access(&declaration.user, &declaration.vhost)?;
+        access.check_queue(Right::Configure, &declaration.queue)?;
+        let outcome = self.apply(Command::DeclareQueue(DeclareQueue {
+            vhost: declaration.vhost.into(),
+            name: declaration.queue.into(),
+            generated: false,
+            durable: declaration.durable,
+            auto_delete: declaration.auto_delete,
+            exclusive_owner: None,
+            arguments: declaration.arguments,
+            user: declaration.user.into(),
+        }))?;
+        Ok(outcome.created)
+    }
+
+    async fn delete_queue(&self, deletion: QueueDeletion) -> Result<(), Refusal> {
+        let id = self.id(&deletion.vhost, &deletion.queue)?;
+        if deletion.if_empty && !self.inner.lock().queues[&id].is_empty() {
+            return Err(Refusal::in_use(format!(
+                "queue '{}' in vhost '{}' is not empty",
+                deletion.queue, deletion.vhost
+            )));
+        }
+        let (vhost, name) = (deletion.vhost.into(), deletion.queue.into());
+        self.apply(Command::DeleteQueue { vhost, name, id: None }).map(drop)
+    }
+
+    async fn purge_queue(&self, vhost: &str, queue: &str, _user: &str) -> Result<u64, Refusal> {
+        let id = self.id(vhost, queue)?;
+        let mut inner = self.inner.lock();
+        let messages = inner.queues.get_mut(&id).unwrap();
+        let count = messages.len() as u64;
+        messages.clear();
+        Ok(count)
+    }
+
+    async fn declare_exchange(&self, declaration: ExchangeDeclaration) -> Result<bool, Refusal> {
+        let outcome = self.apply(Command::DeclareExchange(DeclareExchange {
+            vhost: declaration.vhost.into(),
+            name: declaration.exchange.into(),
+            kind: declaration.kind.into(),
+            durable: declaration.durable,
+            auto_delete: declaration.auto_delete,
+            internal: declaration.internal,
+            arguments: declaration.arguments,
+            user: declaration.user.into(),
+        }))?;
+        Ok(outcome.created)
+    }
+
+    async fn delete_exchange(&self, deletion: ExchangeDeletion) -> Result<(), Refusal> {
+        let access = self.state().access(&deletion.user, &deletion.vhost)?;
+        access.check_exchange(Right::Configure, &deletion.exchange)?;
+        self.apply(Command::DeleteExchange {
+            vhost: deletion.vhost.into(),
+            name: deletion.exchange.into(),
+            if_unused: deletion.if_unused,
+        })
+        .map(drop)
+    }
+
+    async fn bind(&self, binding: BindingRequest) -> Result<(), Refusal> {
+        self.apply(Command::Bind(stored(binding))).map(drop)
+    }
+
+    async fn unbind(&self, binding: BindingRequest) -> Result<(), Refusal> {
+        self.apply(Command::Unbind(stored(binding))).map(drop)
+    }
+
+    async fn publish(&self, request: PublishRequest) -> Result<PublishOutcome, Refusal> {
+        let state = self.state();
+        let (exchange, key) = (request.message.exchange(), request.message.routing_key());
+        let targets: Vec<QueueId> = if exchange.is_empty() {
+            state.queue(&request.vhost, key).map(|queue| queue.id).into_iter().collect()
+        } else {
+            let bindings = state.bindings_from(&request.vhost, exchange);
+            let names = bindings.filter(|binding| &*binding.routing_key == key);
+            names
+                .filter_map(|binding| state.queue(&request.vhost, binding.destination.name()))
+                .map(|queue| queue.id)
+                .collect()
+        };
+        let mut inner = self.inner.lock();
+        if inner.alarm {
+            return Ok(PublishOutcome::Blocked);
+        }
+        if inner.reject {
+            return Ok(PublishOutcome::Rejected);
+        }
+        inner.counters.messages.publish += 1;
+        for id in &targets {
+            inner.queues.get_mut(id).unwrap().push_back((request.message.clone(), false));
+        }
+        Ok(if targets.is_empty() { PublishOutcome::Unroutable } else { PublishOutcome::Routed })
+    }
+
+    async fn get(&self, request: GetRequest) -> Result<Vec<GotMessage>, Refusal> {
+        let id = self.id(&request.vhost, &request.queue)?;
+        let mut inner = self.inner.lock();
+        let messages = inner.queues.get_mut(&id).unwrap();
+        let count = messages.len().min(request.count as usize);
+        let taken: Vec<_> = messages.drain(..count).collect();
+        let rest = messages.len();
+        let got = taken.iter().enumerate().map(|(at, (message, redelivered))| GotMessage {
+            message: message.clone(),
+            redelivered: *redelivered,
+            message_count: (rest + count - 1 - at) as u64,
+        });
+        let got = got.collect();
+        if matches!(request.mode, GetMode::NackRequeue | GetMode::RejectRequeue) {
+            for (message, _) in taken.into_iter().rev() {
+                messages.push_front((message, true));
+            }
+        }
+        Ok(got)
+    }
+
+    async fn queue_stats(&self) -> BTreeMap<QueueId, QueueStats> {
+        self.inner.lock().queues.iter().map(|(id, messages)| (*id, stats(messages))).collect()
+    }
+
+    async fn queue_stats_of(&self, queue: QueueId) -> Option<QueueStats> {
+        self.inner.lock().queues.get(&queue).map(stats)
+    }
+
+    fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {
+        BTreeMap::new()
+    }
+
+    async fn connections(&self) -> Vec<ConnectionInfo> {
+        self.inner.lock().connections.clone()
+    }
+
+    async fn channels(&self) -> Vec<ChannelInfo> {
+        let connections = self.connections().await.into_iter();
+        let channel = |connection: ConnectionInfo| ChannelInfo {
+            connection: connection.id,
+            connection_name: connection.name,
+            peer_host: connection.peer_host,
+            peer_port: connection.peer_port,
+            number: 1,
+            user: connection.user,
+            vhost: connection.vhost,
+            confirm: true,
+            transactional: false,
+            in_flow: false,
+            consumers: 1,
+            prefetch_count: 10,
+            global_prefetch_count: 0,
+            unacknowledged: 3,
+            unconfirmed: 0,
+            uncommitted: 0,
+            acks_uncommitted: 0,
+            idle_since_ms: None,
+            counters: MessageCounters::default(),
+        };
+        connections.map(channel).collect()
+    }
+
+    async fn consumers(&self) -> Vec<ConsumerInfo> {
+        let connections = self.connections().await.into_iter();
+        let consumer = |connection: ConnectionInfo| ConsumerInfo {
+            tag: "ctag".into(),
+            vhost: connection.vhost,
+            queue: "queue".into(),
+            ack_required: true,
+            exclusive: false,
+            prefetch_count: 10,
+            arguments: FieldTable::default(),
+            activity: ConsumerActivity::Up,
+            timeout_ms: None,
+            channel: 1,
+            connection_name: connection.name,
+            peer_host: connection.peer_host,
+            peer_port: connection.peer_port,
+            user: connection.user,
+        };
+        connections.map(consumer).collect()
+    }
+
+    fn close_connection(&self, name: &str, reason: &str) -> bool {
+        let mut inner = self.inner.lock();
+        let before = inner.connections.len();
+        inner.connections.retain(|connection| connection.name != name);
+        inner.closed.push((name.to_owned(), reason.to_owned()));
+        inner.connections.len() < before
+    }
+
+    fn counters(&self) -> GlobalCounters {
+        self.inner.lock().counters
+    }
+
+    fn stats(&self) -> NodeStats {
+        let inner = self.inner.lock();
+        let listener = |protocol: &str, port| Listener {
+            protocol: protocol.into(),
+            address: "::".into(),
+            port,
+        };
+        NodeStats {
+            name: NODE.into(),
+            started_at_ms: 1_700_000_000_000,
+            serving: !inner.not_serving,
+            memory_used: 50_000_000,
+            memory_limit: 1_000_000_000,
+            memory_alarm: inner.alarm,
+            disk_free: 10_000_000_000,
+            disk_free_limit: 50_000_000,
+            disk_alarm: inner.alarm,
+            fd_used: 30,
+            fd_total: 1024,
+            sockets_used: inner.connections.len() as u64,
+            connection_limit: Some(2),
+            data_dir: "/data".into(),
+            listeners: vec![
+                listener("amqp", 5672),
+                listener("http", 15_672),
+                listener("http/prometheus", 15_692),
+            ],
+            auth_mechanisms: vec!["PLAIN".into(), "AMQPLAIN".into()],
+            exchange_types: ["direct", "fanout", "headers", "topic"].map(str::to_owned).to_vec(),
+            default_queue_type: "classic".into(),
+            journal: JournalStats { syncs: 4, sync_micros: 2_000, ..JournalStats::default() },
+            ..NodeStats::default()
+        }
+    }
+}
+
+fn stored(binding: BindingRequest) -> Binding {
+    let destination = binding.destination.into();
+    Binding {
+        vhost: binding.vhost.into(),
+        source: binding.source.into(),
+        destination: if binding.to_queue {
+            Destination::Queue(destination)
+        } else {
+            Destination::Exchange(destination)
+        },
+        routing_key: binding.routing_key.into(),
+        arguments: binding.arguments,
+    }
+}
