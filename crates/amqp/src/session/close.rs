@@ -25,7 +25,11 @@ impl Session {
     }
 
     pub(super) fn fail_frame(&mut self, error: &FrameError) {
-        self.close_connection(&Error::new(code::FRAME_ERROR, error.to_string()), (0, 0));
+        if !matches!(self.phase, Phase::Closing | Phase::Lingering | Phase::Closed) {
+            self.close_connection(&Error::new(code::FRAME_ERROR, error.to_string()), (0, 0));
+            // who does not write frames will hardly write `close-ok`
+            self.clock.close_within(LINGER_MS);
+        }
     }
 
     /// Sends `channel.close`, and gives back what the channel held.

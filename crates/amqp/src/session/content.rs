@@ -60,7 +60,10 @@ impl Session {
             let allowed = self.frame_max_in == 0 || size <= self.frame_max_in;
             Some((kind, size as usize, belongs && allowed))
         };
-        let Some((kind, size, fits)) = head(length) else { return true };
+        let Some((kind, size, fits)) = head(length) else {
+            // an `immediate` one is refused at once
+            return input.get(length - 2).is_some_and(|bits| bits & 2 == 0);
+        };
         if kind != Kind::Header as u8 || !fits || size < 14 {
             return false;
         }
