@@ -275,3 +275,6 @@ pub mod text {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
