@@ -32,6 +32,11 @@ impl Confirms {
         self.open
     }
 
+    /// The delivery tags that wait.
+    pub fn open_tags(&self) -> impl Iterator<Item = u64> {
+        (self.base..).zip(&self.sent).filter(|(_, sent)| **sent != 0).map(|(tag, _)| tag)
+    }
+
     /// Notes a publish, sent at a time that is not 0.
     #[inline]
     pub fn publish(&mut self, now: u64) {
@@ -147,6 +152,7 @@ mod tests {
                 prop_assert_eq!(&found, &expected);
                 open.retain(|other| !expected.contains(other));
                 prop_assert_eq!(confirms.open(), open.len());
+                prop_assert!(confirms.open_tags().eq(open.iter().copied()));
             }
             prop_assert_eq!(confirms.acked + confirms.nacked + open.len() as u64, next - 1);
         }

@@ -42,6 +42,12 @@ impl Ledger {
         }
     }
 
+    /// Whether message `number` has arrived.
+    pub fn has(&self, number: u64) -> bool {
+        let word = usize::try_from(number / 64).ok().and_then(|at| self.seen.get(at));
+        word.is_some_and(|word| word & 1 << (number % 64) != 0)
+    }
+
     /// Messages below `published` that have not arrived.
     pub fn lost(&self, published: u64) -> u64 {
         let whole = usize::try_from(published / 64).expect("numbers have 40 bits");
@@ -103,6 +109,7 @@ mod tests {
             prop_assert_eq!(ledger.duplicated + ledger.repeated, again as u64);
             let lost = (0..published).filter(|number| !set.contains(number)).count();
             prop_assert_eq!(ledger.lost(published), lost as u64);
+            prop_assert_eq!(ledger.has(published), set.contains(&published));
             prop_assert_eq!(ledger.end(), set.last().map_or(0, |last| last + 1));
         }
     }

@@ -29,8 +29,8 @@ pub struct Published {
     pub acked: u64,
     /// Refused.
     pub nacked: u64,
-    /// Written but neither confirmed nor refused at the end.
-    pub unconfirmed: u64,
+    /// Numbers of messages that were neither confirmed nor refused at the end.
+    pub unconfirmed: Vec<u64>,
     /// Came back as unroutable.
     pub returned: u64,
     /// Time during which the broker blocked it.
@@ -146,7 +146,7 @@ impl<'a> Publisher<'a> {
         self.blocked += self.blocked_since.map_or(Duration::ZERO, |since| since.elapsed());
         let Self { client, confirms, sent, returned, blocked, confirm, .. } = self;
         let server = client.server.clone();
-        let unconfirmed = confirms.open() as u64;
+        let unconfirmed = confirms.open_tags().map(|tag| tag - 1).collect();
         let (acked, nacked) = (confirms.acked, confirms.nacked);
         if unsent == 0 {
             client.close().await?;

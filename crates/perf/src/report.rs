@@ -60,7 +60,8 @@ pub struct Confirms {
 /// Whether what was published has arrived.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verify {
-    /// Published, neither refused nor returned, and never arrived.
+    /// Published (and, with `--confirms`, confirmed), neither refused nor returned, and never
+    /// arrived.
     pub lost: u64,
     /// Arrived again without being marked as redelivered.
     pub duplicated: u64,
@@ -116,7 +117,7 @@ impl Report {
         let confirms = options.confirms.map(|_| Confirms {
             acked: sum(|one| one.acked),
             nacked,
-            unconfirmed: sum(|one| one.unconfirmed),
+            unconfirmed: sum(|one| one.unconfirmed.len() as u64),
             latency: percentiles(outcome.published.iter().map(|one| &one.confirm)),
         });
         let verify = options.verify.then(|| verify(outcome, nacked + returned));
@@ -172,7 +173,12 @@ fn verify(outcome: &Outcome, refused: u64) -> Verify {
         let ledger = ledger.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // without publishers of our own, gaps in what arrived are what can be seen
         let published = outcome.published.get(index).map_or(ledger.end(), |one| one.sent);
-        found.lost += ledger.lost(published);
+        // nobody promised what was not confirmed
+        let unconfirmed = outcome.published.get(index).map_or(0, |one| {
+            let missing = one.unconfirmed.iter().filter(|number| !ledger.has(**number)).count();
+            missing as u64
+        });
+        found.lost += ledger.lost(published).saturating_sub(unconfirmed);
         found.duplicated += ledger.duplicated;
         found.repeated += ledger.repeated;
         found.reordered += ledger.reordered;

@@ -229,7 +229,7 @@ impl<'a> Progress<'a> {
         let after = [&load.published, &load.confirmed, &load.consumed]
             .map(|counter| counter.load(Ordering::Relaxed));
         let passed = self.at.elapsed().as_secs_f64();
-        let rate = |at: usize| (after[at] - self.before[at]) as f64 / passed;
+        let rate = |at: usize| after[at].saturating_sub(self.before[at]) as f64 / passed;
         let mut line = format!("{seconds:>4} s  published {:>8.0}/s", rate(0));
         if load.options.confirms.is_some() {
             let _ = write!(line, "  confirmed {:>8.0}/s", rate(1));
