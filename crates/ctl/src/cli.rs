@@ -350,7 +350,14 @@ mod tests {
     #[test]
     fn options_may_stand_behind_the_command() {
         let arguments = Arguments::try_parse_from([
-            "leveretctl", "list_queues", "name", "messages", "-p", "v", "--formatter", "json",
+            "leveretctl",
+            "list_queues",
+            "name",
+            "messages",
+            "-p",
+            "v",
+            "--formatter",
+            "json",
         ])
         .unwrap();
         assert_eq!(arguments.vhost, "v");

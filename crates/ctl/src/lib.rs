@@ -12,3 +12,4 @@ pub mod run;
 mod act;
 mod check;
 mod list;
+mod offline;

@@ -18,6 +18,8 @@ pub(crate) struct List {
     pub(crate) default: &'static [&'static str],
     /// Column and dotted JSON path.
     pub(crate) aliases: &'static [(&'static str, &'static str)],
+    /// Whether it is of the virtual host on the command line.
+    pub(crate) is_of_vhost: bool,
 }
 
 /// Columns of queues whose JSON name is another one.
@@ -42,8 +44,11 @@ pub(crate) const CHANNEL: &[(&str, &str)] =
 pub(crate) const CONSUMER: &[(&str, &str)] =
     &[("queue_name", "queue.name"), ("channel_pid", "channel_details.name")];
 
-/// Columns of virtual hosts, permissions and users whose JSON name is another one.
-pub(crate) const OTHER: &[(&str, &str)] = &[("cluster_state", "cluster_state")];
+/// Columns of users whose JSON name is another one.
+pub(crate) const USER: &[(&str, &str)] = &[("user", "name")];
+
+/// No columns have another name.
+pub(crate) const OTHER: &[(&str, &str)] = &[];
 
 impl List {
     /// Fetches the rows with these columns.

@@ -20,7 +20,12 @@ impl Rows {
     ///
     /// # Errors
     /// If the output is gone.
-    pub fn print(&self, formatter: Formatter, headers: bool, out: &mut dyn Write) -> io::Result<()> {
+    pub fn print(
+        &self,
+        formatter: Formatter,
+        headers: bool,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         match formatter {
             Formatter::Table => self.separated(headers, "\t", cell, out),
             Formatter::Csv => self.separated(headers, ",", |value| quoted(&cell(value)), out),
@@ -81,10 +86,7 @@ mod tests {
     fn check(formatter: Formatter, headers: bool) -> String {
         let rows = Rows {
             columns: vec!["name".into(), "arguments".into()],
-            rows: vec![
-                vec![json!("a\tb"), json!({"x": 1})],
-                vec![json!("c,d\"e"), Value::Null],
-            ],
+            rows: vec![vec![json!("a\tb"), json!({"x": 1})], vec![json!("c,d\"e"), Value::Null]],
         };
         let mut out = Vec::new();
         rows.print(formatter, headers, &mut out).unwrap();
@@ -93,10 +95,7 @@ mod tests {
 
     #[test]
     fn tables_have_tabs() {
-        assert_eq!(
-            check(Formatter::Table, true),
-            "name\targuments\na\\tb\t{\"x\":1}\nc,d\"e\t\n"
-        );
+        assert_eq!(check(Formatter::Table, true), "name\targuments\na\\tb\t{\"x\":1}\nc,d\"e\t\n");
         assert!(check(Formatter::Table, false).starts_with("a\\tb"));
     }
 

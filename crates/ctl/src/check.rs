@@ -1,0 +1,154 @@
+//! Commands that say how the node is.
+
+use serde_json::{Value, json};
+use ureq::http::Method;
+
+use crate::cli::Command;
+use crate::client::{Client, accept, segment};
+use crate::exit::{Exit, Failed};
+use crate::output::Rows;
+use crate::run::Session;
+
+/// Performs the command if it is one of these.
+///
+/// # Errors
+/// With [`Exit::Unavailable`] if a check fails.
+pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
+    match &session.arguments.command {
+        Command::Ping => {
+            session.client.get("version")?;
+            session.say("Ping succeeded")?;
+        }
+        Command::ServerVersion => {
+            let overview = session.client.get("overview")?;
+            let version = overview["product_version"].as_str().unwrap_or_default().to_owned();
+            writeln!(session.out, "{version}")?;
+        }
+        Command::Status => status(session)?,
+        Command::Alarms => alarms(session)?,
+        Command::CheckAlarms => {
+            health(session, "alarms", "no alarms are in effect in the cluster")?;
+        }
+        Command::CheckLocalAlarms => {
+            health(session, "local-alarms", "no alarms are in effect on the node")?;
+        }
+        Command::CheckRunning => health(session, "is-in-service", "the node serves clients")?,
+        Command::CheckVirtualHosts => {
+            health(session, "virtual-hosts", "all virtual hosts are up")?;
+        }
+        Command::CheckPortListener { port } => {
+            let said = format!("a listener is open on port {port}");
+            health(session, &format!("port-listener/{port}"), &said)?;
+        }
+        Command::CheckProtocolListener { protocol } => {
+            let said = format!("a listener for {protocol} is open");
+            health(session, &format!("protocol-listener/{}", segment(protocol)), &said)?;
+        }
+        Command::AuthenticateUser { username, candidate } => {
+            authenticate(session, username, candidate)?
+        }
+        Command::Listeners => {
+            let overview = session.client.get("overview")?;
+            let columns = ["protocol", "ip_address", "port", "node"].map(str::to_owned).to_vec();
+            let items = overview["listeners"].as_array().cloned().unwrap_or_default();
+            session.print(&crate::list::rows(&items, columns, &[])?)?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn health(session: &mut Session<'_>, path: &str, said: &str) -> Result<(), Failed> {
+    let path = format!("health/checks/{path}");
+    let response = session.client.send(Method::GET, &path, None, &[])?;
+    if response.status == 503 {
+        return Err(Failed::new(Exit::Unavailable, response.reason()));
+    }
+    accept(response)?;
+    session.say(said)
+}
+
+/// Whether a password is right. Users without a tag may not use the HTTP API, but are told so in
+/// another way than those whose password is wrong.
+fn authenticate(session: &mut Session<'_>, user: &str, password: &str) -> Result<(), Failed> {
+    let arguments = session.arguments;
+    let timeout = std::time::Duration::from_secs(arguments.timeout);
+    let client = Client::new(&arguments.url, user, password, timeout);
+    let response = client.send(Method::GET, "whoami", None, &[])?;
+    if response.status == 401 && response.body["error"] == "not_authorized" {
+        return Err(Failed::new(Exit::Data, format!("failed to authenticate user \"{user}\"")));
+    }
+    session.say("Success")
+}
+
+fn alarms(session: &mut Session<'_>) -> Result<(), Failed> {
+    let response = session.client.send(Method::GET, "health/checks/alarms", None, &[])?;
+    let items = response.body["alarms"].as_array().cloned().unwrap_or_default();
+    if response.status != 503 {
+        accept(response)?;
+    }
+    if items.is_empty() {
+        return session.say("no alarms are in effect");
+    }
+    let columns = ["node", "resource"].map(str::to_owned).to_vec();
+    session.print(&crate::list::rows(&items, columns, &[])?)
+}
+
+fn status(session: &mut Session<'_>) -> Result<(), Failed> {
+    let overview = session.client.get("overview")?;
+    let nodes = session.client.get("nodes")?;
+    let node = nodes.get(0).cloned().unwrap_or_default();
+    let flag = |on: &Value, name: &str| on.as_bool().unwrap_or(false).then(|| name.to_owned());
+    let alarms: Vec<String> =
+        [flag(&node["mem_alarm"], "memory"), flag(&node["disk_free_alarm"], "disk")]
+            .into_iter()
+            .flatten()
+            .collect();
+    let alarms = if alarms.is_empty() { "none".to_owned() } else { alarms.join(", ") };
+    let totals = &overview["object_totals"];
+    let messages = &overview["queue_totals"];
+    let pairs = [
+        ("node", overview["node"].clone()),
+        ("cluster", overview["cluster_name"].clone()),
+        ("version", overview["product_version"].clone()),
+        ("compatible with RabbitMQ", overview["rabbitmq_version"].clone()),
+        ("OS process", node["os_pid"].clone()),
+        ("uptime (seconds)", json!(node["uptime"].as_u64().unwrap_or(0) / 1000)),
+        ("data directory", node["db_dir"].clone()),
+        ("alarms", json!(alarms)),
+        ("memory used (bytes)", node["mem_used"].clone()),
+        ("memory limit (bytes)", node["mem_limit"].clone()),
+        ("disk free (bytes)", node["disk_free"].clone()),
+        ("disk free limit (bytes)", node["disk_free_limit"].clone()),
+        ("file descriptors used", node["fd_used"].clone()),
+        ("file descriptors limit", node["fd_total"].clone()),
+        ("connections", totals["connections"].clone()),
+        ("channels", totals["channels"].clone()),
+        ("consumers", totals["consumers"].clone()),
+        ("queues", totals["queues"].clone()),
+        ("exchanges", totals["exchanges"].clone()),
+        ("messages ready", messages["messages_ready"].clone()),
+        ("messages unacknowledged", messages["messages_unacknowledged"].clone()),
+    ];
+    session.print_pairs(&pairs)?;
+    let listeners = overview["listeners"].as_array().cloned().unwrap_or_default();
+    if session.arguments.formatter == crate::cli::Formatter::Table {
+        let rows: Vec<Vec<Value>> = listeners
+            .iter()
+            .map(|one| {
+                let address = one["ip_address"].as_str().unwrap_or_default();
+                vec![
+                    json!("listener"),
+                    json!(format!(
+                        "{} on {address} port {}",
+                        one["protocol"].as_str().unwrap_or_default(),
+                        one["port"]
+                    )),
+                ]
+            })
+            .collect();
+        let rows = Rows { columns: vec!["name".to_owned(), "value".to_owned()], rows };
+        rows.print(session.arguments.formatter, false, session.out)?;
+    }
+    Ok(())
+}
