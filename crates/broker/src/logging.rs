@@ -4,7 +4,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
 
-/// Sends everything that the process logs to standard error, as configured. Call it once, early.
+/// Sends everything that the process logs to standard error, as configured, panics included. Call it once,
+/// early.
 pub fn start(log: &Log) {
     let filter = EnvFilter::try_new(&log.level).expect("log.level was checked");
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -15,7 +16,15 @@ pub fn start(log: &Log) {
     };
     if installed.is_err() {
         tracing::debug!("logging was started before");
+        return;
     }
+    std::panic::set_hook(Box::new(|panic| {
+        // A panic is a defect, so its place and the way to it matter more than a tidy line.
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let text = panic.payload_as_str().unwrap_or("no text");
+        let backtrace = std::backtrace::Backtrace::force_capture();
+        tracing::error!(place, %backtrace, "panic: {text}");
+    }));
 }
 
 /// Judges `log.level`.
