@@ -45,7 +45,7 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             health(session, &format!("protocol-listener/{}", segment(protocol)), &said)?;
         }
         Command::AuthenticateUser { username, candidate } => {
-            authenticate(session, username, candidate)?
+            authenticate(session, username, candidate)?;
         }
         Command::Listeners => {
             let overview = session.client.get("overview")?;

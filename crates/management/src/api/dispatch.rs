@@ -39,7 +39,7 @@ pub(super) async fn dispatch<N: Node>(
     };
     match (resource, verb) {
         (R::Overview, Get) => overview::get(call).await,
-        (R::ClusterName, Get) => nodes::cluster_name(call),
+        (R::ClusterName, Get) => Ok(nodes::cluster_name(call)),
         (R::ClusterName, Put) => nodes::rename_cluster(call).await,
         (R::Nodes, Get) => nodes::list(call),
         (R::Node(name), Get) => nodes::get(call, name),
@@ -148,7 +148,7 @@ pub(super) async fn dispatch<N: Node>(
             permissions::delete_topics(call, vhost, user, Some(exchange)).await
         }
 
-        (R::Whoami, Get) => users::whoami(call),
+        (R::Whoami, Get) => Ok(users::whoami(call)),
         (R::HashPassword(password), Get | Put) => users::hash_password(call, password),
         (R::AuthAttempts(node), Get) => nodes::auth_attempts(call, node),
         (R::FeatureFlags, Get) => features::flags(call),
@@ -161,8 +161,8 @@ pub(super) async fn dispatch<N: Node>(
             Ok(Answer::Done)
         }
         (R::Aliveness(vhost), Get) => health::aliveness(call, vhost),
-        (R::OldHealth, Get) => health::old(call),
-        (R::Health(path), Get) => health::check(call, path).await,
+        (R::OldHealth, Get) => Ok(health::old(call)),
+        (R::Health(path), Get) => health::check(call, path),
         _ => Err(Failure::method_not_allowed()),
     }
 }

@@ -99,8 +99,8 @@ fn percent(part: u64, total: u64) -> u64 {
 }
 
 /// `GET /cluster-name`.
-pub(super) fn cluster_name<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
-    Ok(Answer::Json(json!({"name": name_of_cluster(&call.state, &call.node.stats())})))
+pub(super) fn cluster_name<N: Node>(call: &Call<'_, N>) -> Answer {
+    Answer::Json(json!({"name": name_of_cluster(&call.state, &call.node.stats())}))
 }
 
 /// `PUT /cluster-name`.

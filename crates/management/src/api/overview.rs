@@ -106,7 +106,8 @@ fn cluster_tags<N: Node>(call: &Call<'_, N>) -> Value {
 }
 
 fn queue_totals(depth: Depth, rates: &Rates, age_s: Option<u64>) -> Value {
-    let fields: [(&str, fn(&Depth) -> u64); 3] = [
+    type Field = (&'static str, fn(&Depth) -> u64);
+    let fields: [Field; 3] = [
         ("messages", |depth| depth.ready + depth.unsettled),
         ("messages_ready", |depth| depth.ready),
         ("messages_unacknowledged", |depth| depth.unsettled),

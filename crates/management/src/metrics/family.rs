@@ -72,8 +72,11 @@ impl Families {
     /// RabbitMQ does.
     pub fn message_sizes(&mut self, labels: Labels<'_>, sizes: &MessageSizes) {
         const NAME: &str = "rabbitmq_message_size_bytes";
-        let labels: String =
-            labels.iter().map(|(name, value)| format!("{name}=\"{value}\",")).collect();
+        let mut own = String::new();
+        for (name, value) in labels {
+            let _ = write!(own, "{name}=\"{value}\",");
+        }
+        let labels = own;
         let mut text = format!(
             "# HELP {NAME} Size of messages received from publishers\n# TYPE {NAME} histogram\n"
         );

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// The node, its limits and its listeners, now.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct NodeStats {
     /// Such as `leveret@host`.
     pub name: String,

@@ -28,11 +28,11 @@ use model::message::Message;
 use parking_lot::Mutex;
 
 /// The name of the node.
-pub const NODE: &str = "leveret@test";
+pub(crate) const NODE: &str = "leveret@test";
 
 /// See the module head.
 #[derive(Default)]
-pub struct Fake {
+pub(crate) struct Fake {
     inner: Mutex<Inner>,
 }
 
@@ -50,7 +50,7 @@ struct Inner {
 
 impl Fake {
     /// With vhost `/` and the administrator `guest`.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let fake = Self { inner: Mutex::new(Inner { state: State::new(), ..Inner::default() }) };
         let user = DefaultUser {
             name: "guest".into(),
@@ -68,7 +68,7 @@ impl Fake {
     }
 
     /// A client of `guest` in vhost `/`, with a channel and a consumer on `queue`.
-    pub fn connect(&self, port: u16) {
+    pub(crate) fn connect(&self, port: u16) {
         let mut client_properties = FieldTable::default();
         client_properties.insert("connection_name".into(), AMQPValue::LongString("my-app".into()));
         self.inner.lock().connections.push(ConnectionInfo {
@@ -98,22 +98,22 @@ impl Fake {
     }
 
     /// What closed connections were told.
-    pub fn closed(&self) -> Vec<(String, String)> {
+    pub(crate) fn closed(&self) -> Vec<(String, String)> {
         self.inner.lock().closed.clone()
     }
 
     /// Turns both alarms on or off.
-    pub fn set_alarm(&self, on: bool) {
+    pub(crate) fn set_alarm(&self, on: bool) {
         self.inner.lock().alarm = on;
     }
 
     /// As while recovering.
-    pub fn set_serving(&self, on: bool) {
+    pub(crate) fn set_serving(&self, on: bool) {
         self.inner.lock().not_serving = !on;
     }
 
     /// Every queue refuses publishes.
-    pub fn set_reject(&self, on: bool) {
+    pub(crate) fn set_reject(&self, on: bool) {
         self.inner.lock().reject = on;
     }
 
