@@ -218,7 +218,7 @@ where
     /// Moves bytes until there is something to act on.
     async fn wait(&mut self, mut timer: Pin<&mut Sleep>) -> io::Result<Woken> {
         if self.broker.has_capacity() {
-            return poll_fn(|context| self.poll_wait(context, timer.as_mut(), true)).await;
+            return poll_fn(|context| self.poll_wait(context, timer.as_mut())).await;
         }
         // the broker is lent to the future, so what is written is reported after
         let Self { session, socket, broker, mailbox, events, questions, .. } = self;
@@ -252,7 +252,6 @@ where
         &mut self,
         context: &mut Context<'_>,
         timer: Pin<&mut Sleep>,
-        may_read: bool,
     ) -> Poll<io::Result<Woken>> {
         let Self { session, socket, broker, mailbox, events, questions, .. } = self;
         let mut reported = false;
@@ -263,13 +262,9 @@ where
         if let Poll::Ready(Err(error)) = sent {
             return Poll::Ready(Err(error));
         }
-        if reported {
-            broker.end_of_batch();
-        }
         let mut woken = mailbox.poll_take(context, events, questions).is_ready();
         woken |= timer.poll(context).is_ready();
-        if may_read && self.session.takes_input() && self.session.unread_replies_len() <= UNREAD_MAX
-        {
+        if self.session.takes_input() && self.session.unread_replies_len() <= UNREAD_MAX {
             match self.poll_read(context) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Woken::EndOfStream)),
                 Poll::Ready(Ok(_)) => woken = true,
@@ -277,7 +272,14 @@ where
                 Poll::Pending => {}
             }
         }
-        if woken { Poll::Ready(Ok(Woken::Work)) } else { Poll::Pending }
+        if woken {
+            return Poll::Ready(Ok(Woken::Work));
+        }
+        // acting hands on what was gathered; without it, nothing else would
+        if reported {
+            self.broker.end_of_batch();
+        }
+        Poll::Pending
     }
 
     /// Reads once. The room grows while reads fill it, and shrinks when they do not.

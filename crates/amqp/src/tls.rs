@@ -107,29 +107,44 @@ impl Tls {
         Ok((stream, peer))
     }
 
-    /// What the files hold, read again if they have changed.
+    /// Reads the files again now, if they have changed. Done anyway as connections come, at most
+    /// once in a second. Blocks on the disk.
+    ///
+    /// Returns whether a new certificate is in use.
+    pub fn look_again(&self) -> bool {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look(&mut current)
+    }
+
     fn acceptor(&self) -> TlsAcceptor {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.looked.elapsed() >= LOOK {
-            current.looked = Instant::now();
-            let now = stamps(&self.files);
-            if now != current.stamps {
-                current.stamps = now;
-                match acceptor(&self.files) {
-                    Ok(acceptor) => {
-                        current.acceptor = acceptor;
-                        tracing::info!(
-                            "TLS certificate read again: {}",
-                            self.files.certificate.display()
-                        );
-                    }
-                    Err(error) => {
-                        tracing::error!(%error, "TLS files have changed and cannot be used; the old certificate stays");
-                    }
-                }
-            }
+            self.look(&mut current);
         }
         current.acceptor.clone()
+    }
+
+    fn look(&self, current: &mut Current) -> bool {
+        current.looked = Instant::now();
+        let now = stamps(&self.files);
+        if now == current.stamps {
+            return false;
+        }
+        current.stamps = now;
+        match acceptor(&self.files) {
+            Ok(acceptor) => {
+                current.acceptor = acceptor;
+                tracing::info!("TLS certificate read again: {}", self.files.certificate.display());
+                true
+            }
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    "TLS files have changed and cannot be used; the old certificate stays"
+                );
+                false
+            }
+        }
     }
 }
 

@@ -106,14 +106,17 @@ impl Session {
     /// channels, and `None`.
     pub fn on_disconnected(&mut self) {
         self.waiting = None;
-        let why = match self.phase {
-            Phase::Running | Phase::Opening => "client unexpectedly closed the connection",
-            Phase::Greeting | Phase::Starting | Phase::Tuning => {
-                "client closed the connection during the handshake"
+        match self.phase {
+            Phase::Running => self.close_now("client unexpectedly closed the connection"),
+            Phase::Starting | Phase::Tuning | Phase::Opening => {
+                self.close_now("client closed the connection during the handshake");
             }
-            Phase::Closing | Phase::Lingering | Phase::Closed => "closed",
-        };
-        self.close_now(why);
+            // who only looked whether the port is open; or the reason is known
+            Phase::Greeting | Phase::Closing | Phase::Lingering | Phase::Closed => {
+                self.end_channels();
+                self.phase = Phase::Closed;
+            }
+        }
     }
 
     /// Why the connection ended, for the log; `None` if the client closed it in good order.

@@ -71,7 +71,9 @@ impl Session {
         let Ok(content) = ContentHeader::parse(&header[frame::HEADER_LEN..header.len() - 1]) else {
             return false;
         };
-        if content.body_size > self.config.message_size_max {
+        if (content.class, content.weight) != (60, 0)
+            || content.body_size > self.config.message_size_max
+        {
             return false;
         }
         let body_at = length + header.len();

@@ -2,7 +2,7 @@
 
 use crate::harness::{Bench, Got, capabilities, open, start_ok, tune_ok};
 use amq_protocol::protocol::{AMQPClass, connection};
-use amq_protocol::types::{AMQPValue, FieldTable};
+use amq_protocol::types::{AMQPValue, FieldTable, ShortString};
 use amqp::config::{Offer, SessionConfig};
 use amqp::request::{Error, Mechanism, Reply, Request};
 
@@ -76,7 +76,7 @@ fn all_capabilities_are_advertised() {
     else {
         panic!("no capabilities");
     };
-    let names: Vec<_> = capabilities.inner().keys().map(|name| name.as_str()).collect();
+    let names: Vec<_> = capabilities.inner().keys().map(ShortString::as_str).collect();
     assert_eq!(
         names,
         [

@@ -1,6 +1,6 @@
 //! Confirms, returns, transactions, alarms.
 
-use crate::harness::{Bench, Got, ack, capabilities, confirm_select, nack};
+use crate::harness::{Bench, Got, ack, confirm_select, nack};
 use amq_protocol::protocol::{AMQPClass, basic, connection, tx};
 use amq_protocol::types::FieldTable;
 use amqp::config::SessionConfig;
@@ -313,5 +313,4 @@ fn an_alarm_in_several_frames_of_a_publish() {
     bench.bytes(&bytes[5000..]);
     assert_eq!(bench.take_method(0), blocked);
     assert_eq!(bench.requests.len(), 1);
-    let _ = capabilities();
 }
