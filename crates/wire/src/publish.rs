@@ -7,12 +7,13 @@
 //!                                                                                    2 immediate
 //! ```
 
-use crate::content::{self, ContentHeader};
-use crate::frame::{self, FrameRef, Kind};
+use crate::content;
+use crate::frame::{self, Kind};
 use crate::method::{self, MethodError, Reason};
 use crate::reader::{Malformed, Reader};
 use bytes::{BufMut, BytesMut};
 use model::message::Message;
+use std::ops::Range;
 
 /// Class and method number.
 pub const IDS: (u16, u16) = (60, 40);
@@ -79,48 +80,83 @@ pub struct WholePublish {
 /// here yet, a body in several frames, or an error. [`frame::decode`] then finds out.
 ///
 /// The caller has made sure that this channel expects a method next.
+#[inline]
 pub fn decode_whole(buffer: &mut BytesMut, frame_max: u32) -> Option<WholePublish> {
-    // the cheap test first, since most buffers of consumers hold something else
-    if *buffer.first()? != Kind::Method as u8
-        || buffer.get(frame::HEADER_LEN..frame::HEADER_LEN + 4)? != [0, 60, 0, 40]
-    {
-        return None;
-    }
-    let next = |at: usize| frame::peek(buffer.get(at..)?, frame_max).ok()?;
-    let method: FrameRef<'_> = next(0)?;
-    let publish = parse(method.payload).ok()?;
-    let header: FrameRef<'_> = next(method.len())?;
-    if header.kind != Kind::Header || header.channel != method.channel {
-        return None;
-    }
-    let content = ContentHeader::parse(header.payload).ok()?;
-    if content.class != IDS.0 || content.weight != 0 {
-        return None;
-    }
-    let header_end = method.len() + header.len();
-    let body_len = usize::try_from(content.body_size).ok()?;
-    let (body, end) = if body_len == 0 {
-        (header_end..header_end, header_end)
-    } else {
-        let body: FrameRef<'_> = next(header_end)?;
-        if body.kind != Kind::Body
-            || body.channel != method.channel
-            || body.payload.len() != body_len
-        {
-            return None;
-        }
-        let start = header_end + frame::HEADER_LEN;
-        (start..start + body_len, header_end + body.len())
-    };
-    let route = frame::HEADER_LEN + ROUTE;
-    let route = route..route + publish.route.len();
-    let properties = method.len() + frame::HEADER_LEN + content::FIXED_LEN;
-    let properties = properties..properties + content.properties.len();
-    let (channel, mandatory, immediate) = (method.channel, publish.mandatory, publish.immediate);
+    let Whole { channel, bits, route, properties, body, end } = whole(buffer, frame_max)?;
     let bytes = buffer.split_to(end).freeze();
     let message = Message::from_spans(bytes, route, properties, body)
         .expect("the spans lie in the frames, and the route was read as two short strings");
+    let (mandatory, immediate) = (bits & 1 != 0, bits & 2 != 0);
     Some(WholePublish { channel, mandatory, immediate, message })
+}
+
+/// Where the parts of a whole publish lie.
+struct Whole {
+    channel: u16,
+    bits: u8,
+    route: Range<usize>,
+    properties: Range<usize>,
+    body: Range<usize>,
+    end: usize,
+}
+
+/// Finds the parts; the same checks as those of the slow path, in one pass and without errors to
+/// carry around, which makes it several times faster.
+#[inline]
+fn whole(bytes: &[u8], frame_max: u32) -> Option<Whole> {
+    let channel = [*bytes.get(1)?, *bytes.get(2)?];
+    // the payload of a frame of this channel, and where it ends
+    let frame = |kind: Kind, at: usize| -> Option<(&[u8], usize)> {
+        let head = bytes.get(at..)?.first_chunk::<{ frame::HEADER_LEN }>()?;
+        let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
+        if head[0] != kind as u8 || head[1..3] != channel || frame_max != 0 && size > frame_max {
+            return None;
+        }
+        let start = at + frame::HEADER_LEN;
+        let end = start.checked_add(usize::try_from(size).ok()?)?;
+        (*bytes.get(end)? == frame::END).then(|| (&bytes[start..end], end))
+    };
+    let (method, method_end) = frame(Kind::Method, 0)?;
+    let (ids, arguments) = method.split_at_checked(ROUTE)?;
+    if ids[..4] != [0, 60, 0, 40] {
+        return None;
+    }
+    let exchange_len = usize::from(*arguments.first()?);
+    let key_at = 1 + exchange_len;
+    let key_len = usize::from(*arguments.get(key_at)?);
+    let route_len = key_at + 1 + key_len;
+    // nothing but the bits may follow
+    let &[bits] = arguments.get(route_len..)? else { return None };
+    // names are ASCII nearly always, and one look at all of them is the cheapest
+    if !arguments[..route_len].is_ascii() {
+        std::str::from_utf8(&arguments[1..key_at]).ok()?;
+        std::str::from_utf8(&arguments[key_at + 1..route_len]).ok()?;
+    }
+    let (header, header_end) = frame(Kind::Header, method_end + 1)?;
+    let (fixed, properties) = header.split_first_chunk::<{ content::FIXED_LEN }>()?;
+    let &[0, 60, 0, 0, size @ ..] = fixed else { return None };
+    if properties.len() < 2 {
+        return None;
+    }
+    let body_len = usize::try_from(u64::from_be_bytes(size)).ok()?;
+    let (body, end) = if body_len == 0 {
+        (header_end + 1..header_end + 1, header_end + 1)
+    } else {
+        let (body, body_end) = frame(Kind::Body, header_end + 1)?;
+        if body.len() != body_len {
+            return None;
+        }
+        (body_end - body_len..body_end, body_end + 1)
+    };
+    let route = frame::HEADER_LEN + ROUTE;
+    Some(Whole {
+        channel: u16::from_be_bytes(channel),
+        bits,
+        route: route..route + route_len,
+        properties: header_end - properties.len()..header_end,
+        body,
+        end,
+    })
 }
 
 /// Writes a publish with its content, the body in frames of at most `frame_max` bytes (0: one

@@ -1,5 +1,5 @@
 use super::*;
-use crate::content::Assembly;
+use crate::content::{Assembly, ContentHeader};
 use crate::testing::{body, frame_max, message, mutate, short};
 use amq_protocol::frame::{AMQPContentHeader, AMQPFrame, gen_frame};
 use amq_protocol::protocol::basic::{self, parse_properties};
