@@ -49,7 +49,9 @@ impl<N: Node> Call<'_, N> {
 
     /// A virtual host that exists and that may be seen.
     pub(super) fn visible(&self, vhost: &str) -> Outcome<()> {
-        self.exists(vhost)?;
+        if self.state.vhost(vhost).is_none() {
+            return Err(Failure::not_found());
+        }
         if self.sees(vhost) { Ok(()) } else { Err(not_visible()) }
     }
 

@@ -117,18 +117,16 @@ fn destination(ends: &Ends) -> Destination {
     if ends.to_queue { Destination::Queue(name) } else { Destination::Exchange(name) }
 }
 
-/// The bindings between two ends, which exist.
+/// The bindings between two ends; none if an end does not exist.
 fn between_ends<N: Node>(call: &Call<'_, N>, ends: &Ends) -> Outcome<Vec<Binding>> {
-    exchanges::find(call, &ends.vhost, &ends.source)?;
+    call.visible(&ends.vhost)?;
     let destination = destination(ends);
     let mut found = Vec::new();
-    if ends.to_queue {
-        let queue = queues::find(call, &ends.vhost, &ends.destination)?;
-        if ends.source.is_empty() {
-            found.push(State::default_binding(queue));
-        }
-    } else {
-        exchanges::find(call, &ends.vhost, &ends.destination)?;
+    if ends.to_queue
+        && ends.source.is_empty()
+        && let Some(queue) = call.state.queue(&ends.vhost, &ends.destination)
+    {
+        found.push(State::default_binding(queue));
     }
     let stored = call.state.bindings_to(&ends.vhost, &destination);
     found.extend(stored.filter(|binding| *binding.source == *ends.source).map(|b| (**b).clone()));

@@ -144,7 +144,7 @@ impl<N: Node> Api<N> {
                     Failure::not_authenticated("User can only log in via localhost")
                 }
                 LoginRefusal::UnknownUser | LoginRefusal::WrongPassword => {
-                    Failure::not_authenticated("Login failed")
+                    Failure::not_authenticated("Not_Authorized")
                 }
             },
         )?;

@@ -14,7 +14,6 @@ use serde_json::{Map, Value, json};
 
 use super::call::Call;
 use super::overview::date;
-use super::resource::PolicyList;
 use super::{limits, parameters, permissions, policies, users, vhosts};
 use crate::clock::now_ms;
 use crate::http::answer::Answer;
@@ -189,8 +188,8 @@ pub(super) async fn import<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> 
         call.administrator()?;
     }
     // Everything is read before anything is done, so that nonsense changes nothing.
-    let commands = commands(call, vhost)?;
     let mut skipped = Vec::new();
+    let commands = commands(call, vhost, &mut skipped)?;
     for (what, command) in commands {
         let declares = matches!(
             command,
@@ -219,7 +218,11 @@ pub(super) async fn import<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> 
 /// Commands with what each is about.
 type Commands = Vec<(String, Command)>;
 
-fn commands<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Outcome<Commands> {
+fn commands<N: Node>(
+    call: &Call<'_, N>,
+    vhost: Option<&str>,
+    skipped: &mut Vec<Value>,
+) -> Outcome<Commands> {
     let mut commands = Commands::new();
     if vhost.is_none() {
         for entry in entries(&call.body, "users")? {
@@ -229,7 +232,9 @@ fn commands<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Outcome<Command
             let name = entry.text("name")?;
             let old = call.state.vhost(&name).map(AsRef::as_ref);
             let parsed = vhosts::parse(&entry, old, &name)?;
-            commands.push((format!("vhost '{name}'"), Command::PutVhost(parsed)));
+            let what = format!("vhost '{name}'");
+            commands.push((what.clone(), Command::PutVhost(parsed)));
+            add_limits(&mut commands, &what, &name, &Body::from(entry.object("limits")?))?;
         }
         for entry in entries(&call.body, "permissions")? {
             let (vhost, user) = (entry.text("vhost")?, entry.text("user")?);
@@ -252,11 +257,11 @@ fn commands<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Outcome<Command
         }
     }
     for entry in entries(&call.body, "parameters")? {
-        add_parameter(&mut commands, &entry, &place(&entry, vhost)?)?;
+        add_parameter(&mut commands, &entry, &place(&entry, vhost)?, skipped)?;
     }
     for entry in entries(&call.body, "policies")? {
         let (vhost, name) = (place(&entry, vhost)?, entry.text("name")?);
-        let policy = policies::parse(&entry, &vhost, &name, PolicyList::Users)?;
+        let policy = policies::parse(&entry, &vhost, &name)?;
         commands.push((format!("policy '{name}'"), Command::PutPolicy(policy)));
     }
     for entry in entries(&call.body, "exchanges")? {
@@ -311,30 +316,40 @@ fn add_user(commands: &mut Commands, entry: &Body) -> Outcome<()> {
     Ok(())
 }
 
+fn add_limits(commands: &mut Commands, what: &str, vhost: &str, limits: &Body) -> Outcome<()> {
+    for name in limits.fields().keys() {
+        let value = limits.integer(name)?.unwrap_or(-1);
+        let limit = limits::vhost_limit(name)?;
+        let command = Command::PutVhostLimit { vhost: vhost.into(), limit, value };
+        commands.push((what.to_owned(), command));
+    }
+    Ok(())
+}
+
 /// Limits and operator policies travel as parameters.
-fn add_parameter(commands: &mut Commands, entry: &Body, vhost: &str) -> Outcome<()> {
+fn add_parameter(
+    commands: &mut Commands,
+    entry: &Body,
+    vhost: &str,
+    skipped: &mut Vec<Value>,
+) -> Outcome<()> {
     let (component, name) = (entry.text("component")?, entry.text("name")?);
     let what = format!("parameter '{component}/{name}'");
     let value = entry.get("value").cloned().unwrap_or_default();
     match (component.as_str(), &value) {
         ("vhost-limits", Value::Object(values)) => {
-            let values = Body::from(values.clone());
-            for limit in values.fields().keys() {
-                let value = values.integer(limit)?.unwrap_or(-1);
-                let limit = limits::vhost_limit(limit)?;
-                let command = Command::PutVhostLimit { vhost: vhost.into(), limit, value };
-                commands.push((what.clone(), command));
-            }
+            add_limits(commands, &what, vhost, &Body::from(values.clone()))?;
         }
         ("operator_policy", Value::Object(values)) => {
             let values = Body::from(values.clone());
-            let policy = policies::parse(&values, vhost, &name, PolicyList::Operators)?;
+            let policy = policies::parse(&values, vhost, &name)?;
             commands.push((what, Command::PutOperatorPolicy(policy)));
         }
-        _ => {
-            let parameter = parameters::parse(&component, vhost, &name, value)?;
-            commands.push((what, Command::PutParameter(parameter)));
-        }
+        // Of a plugin that is not here: no reason to refuse everything else.
+        _ => match parameters::parse(&component, vhost, &name, value) {
+            Ok(parameter) => commands.push((what, Command::PutParameter(parameter))),
+            Err(failure) => skipped.push(json!({"object": what, "reason": failure.reason})),
+        },
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub(super) async fn put<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) ->
         vhost: vhost.to_owned(),
         exchange: name.to_owned(),
         kind: call.body.text_or("type", Some("direct"))?,
-        durable: call.body.flag("durable", true)?,
+        durable: call.body.flag("durable", false)?,
         auto_delete: call.body.flag("auto_delete", false)?,
         internal: call.body.flag("internal", false)?,
         arguments: table::from_json(&call.body.object("arguments")?)?,

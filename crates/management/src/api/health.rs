@@ -101,8 +101,7 @@ fn alarms(stats: &NodeStats, reason: &str) -> Answer {
 }
 
 fn port_listener(stats: &NodeStats, port: &str) -> Outcome<Answer> {
-    let port: u16 =
-        port.parse().map_err(|_| Failure::bad_request(format!("Invalid port value: {port}")))?;
+    let port: u16 = port.parse().map_err(|_| Failure::bad_request("Invalid port"))?;
     let mut ports: Vec<u16> = stats.listeners.iter().map(|listener| listener.port).collect();
     ports.sort_unstable();
     ports.dedup();
@@ -150,7 +149,11 @@ fn certificates(stats: &NodeStats, within: &str, unit: &str) -> Outcome<Answer> 
         "w" | "week" | "weeks" => 7,
         "m" | "month" | "months" => 30,
         "y" | "year" | "years" => 365,
-        _ => return Err(Failure::bad_request(format!("Time unit not recognised: {unit}"))),
+        _ => {
+            return Err(Failure::bad_request(
+                "Time unit not recognised. Supported units: days, weeks, months, years.",
+            ));
+        }
     };
     let until = now_ms().saturating_add(within.saturating_mul(days).saturating_mul(86_400_000));
     let expired: Vec<Value> = stats

@@ -1,12 +1,12 @@
 //! Publishing and getting over HTTP: for tests and for people, not for work.
 
+use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use model::message::Message;
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::{exchanges, queues};
 use crate::http::answer::Answer;
 use crate::http::body::missing;
 use crate::http::failure::{Failure, Outcome};
@@ -24,7 +24,9 @@ pub(super) async fn publish<N: Node>(
     name: &str,
 ) -> Outcome<Answer> {
     call.inside(vhost)?;
-    exchanges::find(call, vhost, name)?;
+    if call.state.exchange(vhost, name).is_none() {
+        return Err(Failure::new(StatusCode::NOT_FOUND, "not_found", "exchange_not_found"));
+    }
     let routing_key = call.body.text("routing_key")?;
     if routing_key.len() > 255 {
         return Err(Failure::bad_request("routing_key is longer than 255 bytes"));
@@ -66,7 +68,9 @@ pub(super) async fn publish<N: Node>(
 /// `POST /queues/VHOST/NAME/get`.
 pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) -> Outcome<Answer> {
     call.inside(vhost)?;
-    queues::find(call, vhost, name)?;
+    if call.state.queue(vhost, name).is_none() {
+        return Err(Failure::new(StatusCode::NOT_FOUND, "not_found", "queue_not_found"));
+    }
     let count = call.body.integer("count")?.ok_or_else(|| missing("count"))?;
     let count = u32::try_from(count.min(COUNT_MAX))
         .map_err(|_| Failure::bad_request("count must not be negative"))?;
@@ -75,18 +79,18 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) ->
         "ack_requeue_false" => GetMode::Ack,
         "reject_requeue_true" => GetMode::RejectRequeue,
         "reject_requeue_false" => GetMode::Reject,
-        _ => {
-            return Err(Failure::bad_request(
-                "ackmode must be one of: ack_requeue_true, ack_requeue_false, \
-                 reject_requeue_true, reject_requeue_false",
-            ));
+        other => {
+            return Err(Failure::bad_request(format!(
+                "Invalid ackmode value: {other}. Valid values are: ack_requeue_true, \
+                 ack_requeue_false, reject_requeue_true, reject_requeue_false"
+            )));
         }
     };
     let encoding = match call.body.text("encoding")?.as_str() {
         "auto" => Encoding::Auto,
         "base64" => Encoding::Base64,
-        other => {
-            return Err(Failure::bad_request(format!("unsupported_encoding: {other}")));
+        _ => {
+            return Err(Failure::bad_request("Unsupported encoding. Please use auto or base64."));
         }
     };
     let truncate = match call.body.integer("truncate")? {

@@ -147,6 +147,7 @@ pub(super) fn listeners(stats: &NodeStats) -> Value {
             "ip_address": listener.address,
             "port": listener.port,
             "socket_opts": {"backlog": 128, "nodelay": true},
+            "tls": listener.protocol.ends_with("/ssl") || listener.protocol == "https",
         })
     };
     stats.listeners.iter().map(show).collect()

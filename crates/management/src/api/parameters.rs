@@ -11,9 +11,9 @@ use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
 use crate::node::Node;
 
-/// Components whose parameters are kept, so that definitions of RabbitMQ survive a round trip.
-/// Nothing acts on them here.
-const COMPONENTS: [&str; 3] = ["federation-upstream", "federation-upstream-set", "shovel"];
+/// Components that parameters may belong to: none. Those of shovels and federation are refused as by
+/// a RabbitMQ without these plugins, since nothing would act on them.
+const COMPONENTS: [&str; 0] = [];
 
 /// `GET /parameters`, `/parameters/COMPONENT`, `/parameters/COMPONENT/VHOST`.
 pub(super) fn list<N: Node>(

@@ -165,10 +165,9 @@ pub(super) fn parse_topic(body: &Body, vhost: &str, user: &str) -> Outcome<Topic
 
 /// The vhost and the user of a new permission.
 fn exist<N: Node>(call: &Call<'_, N>, vhost: &str, user: &str) -> Outcome<()> {
-    call.exists(vhost)?;
-    match call.state.user(user) {
-        Some(_) => Ok(()),
-        None => Err(Failure::bad_request("user_not_found")),
+    match (call.state.vhost(vhost), call.state.user(user)) {
+        (Some(_), Some(_)) => Ok(()),
+        _ => Err(Failure::bad_request("vhost_or_user_not_found")),
     }
 }
 

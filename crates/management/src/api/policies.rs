@@ -46,7 +46,7 @@ pub(super) async fn put<N: Node>(
     name: &str,
 ) -> Outcome<Answer> {
     allowed(call, which, vhost)?;
-    let policy = parse(&call.body, vhost, name, which)?;
+    let policy = parse(&call.body, vhost, name)?;
     let command = match which {
         PolicyList::Users => Command::PutPolicy(policy),
         PolicyList::Operators => Command::PutOperatorPolicy(policy),
@@ -96,18 +96,17 @@ fn find<'a, N: Node>(
 }
 
 /// Reads a policy out of a request or out of definitions.
-pub(super) fn parse(body: &Body, vhost: &str, name: &str, which: PolicyList) -> Outcome<Policy> {
+pub(super) fn parse(body: &Body, vhost: &str, name: &str) -> Outcome<Policy> {
     if body.get("definition").is_none() {
         return Err(missing("definition"));
     }
-    let default = match which {
-        PolicyList::Users => ApplyTo::All,
-        PolicyList::Operators => ApplyTo::Queues,
-    };
     let apply_to = match body.get("apply-to").and_then(Value::as_str) {
-        None | Some("") => default,
+        None | Some("") => ApplyTo::All,
         Some(word) => ApplyTo::parse(word).ok_or_else(|| {
-            Failure::bad_request(format!("Validation failed\n\napply-to '{word}' unrecognised\n"))
+            Failure::bad_request(format!(
+                "Validation failed\n\napply-to '{word}' unrecognised; should be one of: 'queues', \
+                 'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'\n"
+            ))
         })?,
     };
     Ok(Policy {

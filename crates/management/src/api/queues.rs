@@ -78,7 +78,7 @@ pub(super) async fn put<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) ->
     let declaration = QueueDeclaration {
         vhost: vhost.to_owned(),
         queue: name.to_owned(),
-        durable: call.body.flag("durable", true)?,
+        durable: call.body.flag("durable", false)?,
         auto_delete: call.body.flag("auto_delete", false)?,
         arguments,
         user: call.by().to_owned(),

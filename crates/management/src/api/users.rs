@@ -1,5 +1,7 @@
 //! `/users`, `/whoami`.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use metadata::access::password;
 use metadata::command::Command;
 use metadata::objects::limit::UserLimit;
@@ -98,19 +100,23 @@ pub(super) fn parse(body: &Body, name: &str) -> Outcome<User> {
     };
     let password_hash = match (body.get("password"), body.get("password_hash")) {
         (Some(_), Some(_)) => {
-            return Err(Failure::bad_request(
-                "both_password_and_password_hash_are_present: give one of them",
-            ));
+            return Err(Failure::bad_request("both_password_and_password_hash_are_provided"));
         }
         (Some(_), None) => {
             algorithm = HashingAlgorithm::default();
-            let password = body.text("password")?;
-            if password.is_empty() {
-                return Err(Failure::bad_request("a password must not be empty"));
+            match body.text("password")? {
+                // The empty password is right for nobody.
+                empty if empty.is_empty() => empty,
+                password => salted(&password),
             }
-            salted(&password)
         }
-        (None, Some(_)) => body.text("password_hash")?,
+        (None, Some(_)) => {
+            let hash = body.text("password_hash")?;
+            if STANDARD.decode(&hash).is_err() {
+                return Err(Failure::bad_request(format!("not_base64: {hash}")));
+            }
+            hash
+        }
         (None, None) => String::new(),
     };
     Ok(User { name: name.into(), password_hash, hashing_algorithm: algorithm, tags })

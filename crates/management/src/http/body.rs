@@ -28,8 +28,7 @@ impl Body {
         }
         match serde_json::from_slice(bytes) {
             Ok(Value::Object(fields)) => Ok(Self { fields }),
-            Ok(_) => Err(Failure::bad_request("not_json_object")),
-            Err(error) => Err(Failure::bad_request(format!("not_json: {error}"))),
+            _ => Err(Failure::bad_request("not_json")),
         }
     }
 
@@ -133,7 +132,7 @@ impl Body {
 
 /// The failure of a field that must be there.
 pub fn missing(key: &str) -> Failure {
-    Failure::bad_request(format!("key_missing: {key}"))
+    Failure::bad_request(format!("[{{key_missing,{key}}}]"))
 }
 
 /// A boolean, or a text of one.
@@ -184,7 +183,7 @@ mod tests {
         assert!(body.integer("priority").is_err());
         assert!(body.object("arguments").is_err());
         assert!(body.words("tags").is_err());
-        assert_eq!(body.text("absent").unwrap_err().reason, "key_missing: absent");
+        assert_eq!(body.text("absent").unwrap_err().reason, "[{key_missing,absent}]");
     }
 
     #[test]

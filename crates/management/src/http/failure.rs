@@ -36,7 +36,7 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "Object Not Found", "Not Found")
     }
 
-    /// 404 for a virtual host that a listing needs.
+    /// 404 for a virtual host that something is to be put into.
     pub fn vhost_not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "vhost_not_found")
     }
@@ -69,15 +69,14 @@ impl Failure {
 
 impl From<Refusal> for Failure {
     /// What a client may not do is 401, what is not there 404, what is protected 412; all else is
-    /// 400, with the reply code before the text if AMQP clients would see the same.
+    /// 400.
     fn from(refusal: Refusal) -> Self {
         match refusal.kind {
             Kind::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", refusal.text),
-            Kind::AccessRefused => Self::not_authorised(refusal.to_string()),
+            Kind::AccessRefused => Self::not_authorised(refusal.text),
             Kind::Protected => Self::precondition_failed(refusal.text),
-            Kind::Invalid => Self::bad_request(refusal.text),
-            Kind::Locked | Kind::Precondition | Kind::InUse | Kind::NotAllowed => {
-                Self::bad_request(format!("{} {refusal}", refusal.code))
+            Kind::Invalid | Kind::Locked | Kind::Precondition | Kind::InUse | Kind::NotAllowed => {
+                Self::bad_request(refusal.text)
             }
         }
     }

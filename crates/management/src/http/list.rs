@@ -43,13 +43,13 @@ pub fn respond(items: Vec<Value>, query: &Query) -> Outcome<Answer> {
         return Ok(Answer::Json(items.iter().map(|item| columns(item, query)).collect()));
     };
     let filtered_count = items.len();
-    let page_count = filtered_count.div_ceil(page.size).max(1);
-    if page.number > page_count {
+    let page_count = filtered_count.div_ceil(page.size);
+    if page.number > page_count.max(1) {
         return Err(Failure::new(
             StatusCode::BAD_REQUEST,
             "page_out_of_range",
             format!(
-                "Page out of range, page: {}, page size: {}, len: {filtered_count}",
+                "Page out of range, page: {} page size: {}, len: {filtered_count}",
                 page.number, page.size
             ),
         ));
@@ -91,7 +91,12 @@ impl Page {
             None | Some("") => Ok(default),
             Some(text) => match text.parse::<usize>() {
                 Ok(number) if (1..=max).contains(&number) => Ok(number),
-                _ => Err(Failure::bad_request(format!("invalid {key}: {text} (1 to {max})"))),
+                Ok(number) => Err(Failure::new(
+                    StatusCode::BAD_REQUEST,
+                    "invalid_pagination_parameters",
+                    format!("Invalid pagination parameters: {key} {number} (1 to {max})"),
+                )),
+                Err(_) => Err(Failure::bad_request("Pagination parameters are invalid")),
             },
         };
         Ok(Some(Self {
@@ -220,9 +225,9 @@ mod tests {
     #[test]
     fn bad_pages_are_refused() {
         assert_eq!(check("page=9"), "page_out_of_range");
-        assert_eq!(check("page=0"), "bad_request");
+        assert_eq!(check("page=0"), "invalid_pagination_parameters");
         assert_eq!(check("page=x"), "bad_request");
-        assert_eq!(check("page=1&page_size=501"), "bad_request");
+        assert_eq!(check("page=1&page_size=501"), "invalid_pagination_parameters");
         assert_eq!(check("page=1&name=(&use_regex=true"), "bad_request");
     }
 }

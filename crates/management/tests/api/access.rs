@@ -12,8 +12,8 @@ async fn credentials_are_asked_for() {
     assert_eq!(got.json["error"], "not_authorized");
     assert_eq!(got.headers["www-authenticate"], "Basic realm=\"RabbitMQ Management\"");
     let got = asker.by("guest", "wrong").get("overview").await;
-    assert_eq!(got.refusal(), (401, "Login failed"));
-    assert_eq!(asker.by("nobody", "x").get("whoami").await.refusal(), (401, "Login failed"));
+    assert_eq!(got.refusal(), (401, "Not_Authorized"));
+    assert_eq!(asker.by("nobody", "x").get("whoami").await.refusal(), (401, "Not_Authorized"));
 }
 
 #[tokio::test]
@@ -101,10 +101,7 @@ async fn writing_needs_permissions_in_the_virtual_host() {
     let got = other.put("queues/%2F/q", json!({})).await;
     assert_eq!(
         got.refusal(),
-        (
-            401,
-            "ACCESS_REFUSED - configure access to queue 'q' in vhost '/' refused for user 'other'"
-        )
+        (401, "configure access to queue 'q' in vhost '/' refused for user 'other'")
     );
     assert_eq!(got.json["error"], "not_authorised");
 }

@@ -69,6 +69,7 @@ async fn a_virtual_host_is_exported_into_another() {
 async fn case_86_what_differs_is_reported() {
     let asker = filled().await;
     let changed = json!({
+        "parameters": [{"component": "shovel", "vhost": "/", "name": "s", "value": {}}],
         "queues": [
             {"name": "q", "vhost": "/", "durable": true, "arguments": {"x-max-length": 6}},
             {"name": "new", "vhost": "/", "durable": true},
@@ -76,7 +77,8 @@ async fn case_86_what_differs_is_reported() {
     });
     let got = asker.post("definitions", changed).await;
     assert_eq!(got.status, 200);
-    assert_eq!(got.json["skipped"][0]["object"], "queue 'q'");
+    assert_eq!(got.json["skipped"][0]["object"], "parameter 'shovel/s'");
+    assert_eq!(got.json["skipped"][1]["object"], "queue 'q'");
     assert_eq!(asker.get("queues").await.names(), ["new", "q"]);
 }
 

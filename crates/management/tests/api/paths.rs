@@ -21,7 +21,7 @@ async fn unknown_things_are_not_found() {
         "channels/absent",
         "parameters/shovel/%2F/absent",
         "global-parameters/absent",
-        "bindings/%2F/e/amq.direct/q/absent",
+        "bindings/%2F/e/amq.direct/q/absent/~",
         "health/checks/absent",
     ] {
         let got = asker.get(path).await;
@@ -41,7 +41,9 @@ async fn unknown_things_are_not_found() {
     ] {
         assert_eq!(asker.delete(path).await.status, 404, "{path}");
     }
-    assert_eq!(asker.get("queues/absent").await.json["reason"], "vhost_not_found");
+    let got = asker.put("queues/absent/q", json!({})).await;
+    assert_eq!(got.refusal(), (404, "vhost_not_found"));
+    assert_eq!(asker.get("bindings/%2F/e/amq.direct/q/absent").await.json, json!([]));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ async fn queues_are_declared_and_deleted() {
     let got = asker.put("queues/%2F/q", json!({"durable": false})).await;
     assert_eq!(got.status, 400);
     let reason = got.json["reason"].as_str().unwrap();
-    assert!(reason.starts_with("406 PRECONDITION_FAILED - inequivalent arg"), "{reason}");
+    assert!(reason.starts_with("inequivalent arg 'durable' for queue 'q'"), "{reason}");
     assert_eq!(asker.delete("queues/%2F/q").await.status, 204);
     assert_eq!(asker.delete("queues/%2F/q").await.status, 404);
 }
@@ -179,7 +179,7 @@ async fn policies_take_effect_and_are_listed() {
             "definition": {"max-length": 10, "message-ttl": 5},
         }])
     );
-    assert_eq!(asker.get("operator-policies/%2F/o").await.json["apply-to"], "queues");
+    assert_eq!(asker.get("operator-policies/%2F/o").await.json["apply-to"], "all");
     assert_eq!(asker.delete("policies/%2F/p").await.status, 204);
     assert_eq!(asker.delete("operator-policies/%2F/o").await.status, 204);
     let bad = json!({"pattern": ".*", "definition": {"nonsense-key": 1}});
@@ -205,11 +205,10 @@ async fn limits_and_parameters() {
     );
     assert_eq!(asker.delete("user-limits/guest/max-channels").await.status, 204);
 
-    let upstream = json!({"value": {"uri": "amqp://"}});
-    let path = "parameters/federation-upstream/%2F/up";
-    assert_eq!(asker.put(path, upstream).await.status, 201);
-    assert_eq!(asker.get("parameters").await.json[0]["value"], json!({"uri": "amqp://"}));
-    assert_eq!(asker.delete(path).await.status, 204);
+    let got = asker.put("parameters/shovel/%2F/s", json!({"value": {"src-uri": "amqp://"}})).await;
+    let refused = "Validation failed\n\ncomponent shovel not found\n";
+    assert_eq!(got.refusal(), (400, refused));
+    assert_eq!(asker.get("parameters").await.json, json!([]));
     assert_eq!(asker.put("global-parameters/g", json!({"value": [1]})).await.status, 201);
     assert_eq!(asker.get("global-parameters/g").await.json, json!({"name": "g", "value": [1]}));
     assert_eq!(asker.delete("global-parameters/g").await.status, 204);
