@@ -1,0 +1,119 @@
+//! Commands against a node that gives prepared answers: what is asked, what is printed, how it ends.
+
+mod node;
+
+use clap::Parser as _;
+use ctl::cli::Arguments;
+use ctl::exit::Exit;
+
+use crate::node::{Answer, Node};
+
+/// Runs a command line against prepared answers: the exit, both outputs, and what was asked.
+fn check(line: &[&str], answers: &[Answer]) -> (Exit, String, String, Vec<String>) {
+    let node = Node::start(answers.to_vec());
+    let url = node.url();
+    let line = ["leveretctl", "--url", &url].into_iter().chain(line.iter().copied());
+    let arguments = Arguments::try_parse_from(line).expect("a valid command line");
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let exit = ctl::run::run(&arguments, &mut out, &mut err);
+    let text = |bytes| String::from_utf8(bytes).expect("texts");
+    (exit, text(out), text(err), node.asked())
+}
+
+#[test]
+fn queues_are_listed() {
+    let answers = [(200, r#"[{"name":"q","messages":3,"consumers":1}]"#)];
+    let (exit, out, _, asked) = check(&["list_queues"], &answers);
+    assert_eq!(
+        (exit, out.as_str()),
+        (Exit::Done, "Listing queues for vhost / ...\nname\tmessages\nq\t3\n")
+    );
+    assert_eq!(asked, ["GET /api/queues/%2F"]);
+    let line = ["list_queues", "name", "consumers", "--formatter", "json", "-p", "a b"];
+    let (_, out, _, asked) = check(&line, &answers);
+    assert_eq!(out, "[{\"consumers\":1,\"name\":\"q\"}]\n");
+    assert_eq!(asked, ["GET /api/queues/a%20b"]);
+    let (_, out, _, _) = check(&["-q", "list_queues"], &answers);
+    assert_eq!(out, "q\t3\n");
+}
+
+#[test]
+fn failures_have_exit_codes_and_reasons() {
+    let refused = [(401, r#"{"error":"not_authorized","reason":"Not_Authorized"}"#)];
+    let (exit, _, err, _) = check(&["list_queues"], &refused);
+    assert_eq!((exit, err.as_str()), (Exit::NoUser, "Error:\nNot_Authorized\n"));
+    let absent = [(404, r#"{"error":"Object Not Found","reason":"Not Found"}"#)];
+    let (exit, _, err, asked) = check(&["change_password", "u", "pw"], &absent);
+    assert_eq!(exit, Exit::NoUser);
+    assert!(err.contains("User \"u\" does not exist"));
+    assert_eq!(asked, ["GET /api/users/u"]);
+    let (exit, ..) = check(&["delete_queue", "q"], &absent);
+    assert_eq!(exit, Exit::Data);
+    let alarm = [(503, r#"{"status":"failed","reason":"There are alarms"}"#)];
+    let (exit, _, err, _) = check(&["check_alarms"], &alarm);
+    assert_eq!((exit, err.as_str()), (Exit::Unavailable, "Error:\nThere are alarms\n"));
+    let (exit, ..) = check(&["set_policy", "p", ".*", "nonsense"], &[]);
+    assert_eq!(exit, Exit::Data);
+}
+
+#[test]
+fn a_node_that_is_not_there_is_unavailable() {
+    let arguments =
+        Arguments::try_parse_from(["leveretctl", "--url", "http://127.0.0.1:1", "ping"])
+            .expect("a valid command line");
+    let mut err = Vec::new();
+    let exit = ctl::run::run(&arguments, &mut std::io::sink(), &mut err);
+    assert_eq!(exit, Exit::Unavailable);
+    let err = String::from_utf8(err).expect("text");
+    assert!(err.contains("unable to reach the node at http://127.0.0.1:1"), "{err}");
+}
+
+#[test]
+fn changes_are_asked_for() {
+    let (exit, _, _, asked) = check(
+        &["set_permissions", "u", ".*", "", "^r", "-p", "v"],
+        &[(200, r#"{"name":"u"}"#), (201, "")],
+    );
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(
+        asked,
+        [
+            "GET /api/users/u",
+            "PUT /api/permissions/v/u {\"configure\":\".*\",\"read\":\"^r\",\"write\":\"\"}",
+        ]
+    );
+    let (_, _, _, asked) = check(
+        &["set_policy", "p", "^q", "{\"max-length\":5}", "--priority", "2", "--apply-to", "queues"],
+        &[(201, "")],
+    );
+    assert_eq!(
+        asked,
+        ["PUT /api/policies/%2F/p {\"apply-to\":\"queues\",\"definition\":{\"max-length\":5},\
+           \"pattern\":\"^q\",\"priority\":2}"]
+    );
+    let (_, _, _, asked) = check(&["delete_queue", "a/b", "--if-empty"], &[(204, "")]);
+    assert_eq!(asked, ["DELETE /api/queues/%2F/a%2Fb?if-empty=true&if-unused=false"]);
+    let (_, _, _, asked) = check(
+        &["set_user_tags", "u", "administrator"],
+        &[(200, r#"{"password_hash":"h","hashing_algorithm":"a","tags":[]}"#), (204, "")],
+    );
+    assert_eq!(
+        asked[1],
+        "PUT /api/users/u {\"hashing_algorithm\":\"a\",\"password_hash\":\"h\",\
+         \"tags\":[\"administrator\"]}"
+    );
+}
+
+#[test]
+fn status_is_one_fact_a_line() {
+    let overview = r#"{"node":"n","cluster_name":"c","product_version":"1","rabbitmq_version":"4",
+        "object_totals":{"queues":2},"queue_totals":{},
+        "listeners":[{"protocol":"amqp","ip_address":"::","port":5672}]}"#;
+    let nodes = r#"[{"name":"n","mem_alarm":true,"uptime":5000,"mem_used":7}]"#;
+    let (exit, out, _, _) = check(&["status"], &[(200, overview), (200, nodes)]);
+    assert_eq!(exit, Exit::Done);
+    for line in ["node\tn", "alarms\tmemory", "uptime (seconds)\t5", "queues\t2"] {
+        assert!(out.lines().any(|one| one == line), "{line} is missing in {out}");
+    }
+    assert!(out.contains("listener\tamqp on :: port 5672"));
+}
