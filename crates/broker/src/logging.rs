@@ -1,5 +1,7 @@
 //! Log output: levels, format, destination.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
@@ -8,7 +10,10 @@ use crate::config::{Log, LogFormat};
 /// early.
 pub fn start(log: &Log) {
     let filter = EnvFilter::try_new(&log.level).expect("log.level was checked");
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     // A second call (several nodes in one test process) leaves the first logger in place.
     let installed = match log.format {
         LogFormat::Text => builder.try_init(),
