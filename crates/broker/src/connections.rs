@@ -1,0 +1,142 @@
+//! All client connections of the node.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use amqp::mailbox::Mailbox;
+use amqp::request::{Error, Event};
+use metadata::objects::Name;
+use model::id::ConnectionId;
+use parking_lot::Mutex;
+
+use crate::gateway::Peer;
+use crate::origin::{InFlight, Origin};
+use crate::outlet::Outlet;
+use crate::shard;
+
+/// One connection, as others see it.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) id: ConnectionId,
+    pub(crate) name: String,
+    pub(crate) peer: Peer,
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) connected_at_ms: u64,
+    /// Open channels.
+    pub(crate) channels: AtomicU32,
+    login: Mutex<Login>,
+}
+
+/// What became known of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Login {
+    pub(crate) user: Option<Name>,
+    /// The virtual host, once it is open.
+    pub(crate) vhost: Option<Name>,
+}
+
+impl Record {
+    /// Stands for an operator, who has no connection. It is not among the node's connections.
+    pub(crate) fn internal() -> Self {
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        let id = ConnectionId(0);
+        Self {
+            id,
+            name: "operator".to_owned(),
+            peer: Peer { local: nowhere, remote: nowhere, tls: None, certificate_user: None },
+            origin: Arc::new(Origin {
+                id,
+                outlet: Outlet::new(Mailbox::new()),
+                in_flight: InFlight::default(),
+            }),
+            connected_at_ms: 0,
+            channels: AtomicU32::new(0),
+            login: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn login(&self) -> Login {
+        self.login.lock().clone()
+    }
+
+    pub(crate) fn set_user(&self, user: &Name) {
+        self.login.lock().user = Some(Arc::clone(user));
+    }
+
+    pub(crate) fn set_vhost(&self, vhost: &str) {
+        self.login.lock().vhost = Some(vhost.into());
+    }
+
+    /// Closes it with 320.
+    pub(crate) fn close(&self, reason: &str) {
+        let error = Error { code: 320, text: reason.to_owned() };
+        self.origin.outlet.post_one(Event::Close(error));
+    }
+}
+
+/// See the module head.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    last_id: AtomicU64,
+    records: Mutex<BTreeMap<ConnectionId, Arc<Record>>>,
+}
+
+impl Connections {
+    /// A new connection; `first` events wait for it already.
+    pub(crate) fn add(&self, peer: Peer, origin: impl FnOnce(ConnectionId) -> Origin) -> Arc<Record> {
+        let id = ConnectionId(self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
+        let record = Arc::new(Record {
+            id,
+            name: format!("{} -> {}", peer.remote, peer.local),
+            peer,
+            origin: Arc::new(origin(id)),
+            connected_at_ms: shard::now().0,
+            channels: AtomicU32::new(0),
+            login: Mutex::default(),
+        });
+        self.records.lock().insert(id, Arc::clone(&record));
+        record
+    }
+
+    pub(crate) fn remove(&self, id: ConnectionId) {
+        self.records.lock().remove(&id);
+    }
+
+    /// All of them, oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Record>> {
+        self.records.lock().values().map(Arc::clone).collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.records.lock().len()
+    }
+
+    /// Closes those that `which` says; returns how many.
+    pub(crate) fn close(&self, reason: &str, which: impl Fn(&Record) -> bool) -> usize {
+        let mut count = 0;
+        for record in self.all() {
+            if which(&record) {
+                record.close(reason);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Tells all of them that an alarm began or that the last one ended.
+    pub(crate) fn tell(&self, reason: Option<&'static str>) {
+        for record in self.all() {
+            record.origin.outlet.post_one(alarm_event(reason));
+        }
+    }
+}
+
+/// What a connection is told of alarms.
+pub(crate) fn alarm_event(reason: Option<&'static str>) -> Event {
+    match reason {
+        Some(reason) => Event::Blocked { reason: reason.to_owned() },
+        None => Event::Unblocked,
+    }
+}

@@ -1,0 +1,140 @@
+//! Logging in, opening a virtual host, and the end of the connection.
+
+use std::sync::Arc;
+
+use amqp::request::{Error, Mechanism, Reply};
+use metadata::access::{LoginRefusal, Right};
+use metadata::command::Command;
+
+use crate::gateway::{Gateway, Place, error};
+
+impl Gateway {
+    pub(super) fn authenticate(
+        &mut self,
+        mechanism: Mechanism,
+    ) -> Result<Reply, Error> {
+        self.counted.auth_attempts += 1;
+        let state = self.node.router.state();
+        let loopback = is_loopback(self.peer.remote.ip());
+        let guarded = &self.node.limits.loopback_users;
+        let (name, claimed, result) = match mechanism {
+            Mechanism::Password { name, user, password } => {
+                let result = state.authenticate(&user, &password, loopback, guarded);
+                (name, user, result)
+            }
+            Mechanism::External => {
+                let user = self.peer.certificate_user.clone().unwrap_or_default();
+                let result = state.identify(&user, loopback, guarded);
+                ("EXTERNAL", user, result)
+            }
+            Mechanism::Anonymous => {
+                let user = self.node.limits.anonymous_user.clone().unwrap_or_default();
+                let result = state.identify(&user, loopback, guarded);
+                ("ANONYMOUS", user, result)
+            }
+        };
+        match result {
+            Ok(user) => {
+                self.user = Some(Arc::clone(&user.name));
+                self.record.set_user(&user.name);
+                Ok(Reply::Authenticated { user: user.name.to_string() })
+            }
+            Err(refusal) => Err(self.login_refused(name, &claimed, refusal)),
+        }
+    }
+
+    fn login_refused(&mut self, mechanism: &str, user: &str, refusal: LoginRefusal) -> Error {
+        self.counted.auth_failures += 1;
+        tracing::warn!(
+            peer = %self.peer.remote, mechanism, reason = %refusal.reason(user), "login refused"
+        );
+        Error {
+            code: 403,
+            text: format!(
+                "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+            ),
+        }
+    }
+
+    pub(super) fn open(&mut self, vhost: &str) -> Result<(), Error> {
+        let Some(user) = self.user.clone() else {
+            return Err(Error { code: 504, text: "expected 'connection.start-ok'".into() });
+        };
+        let state = self.node.router.state();
+        self.node.accounts.check_node(self.node.limits.connections)?;
+        state.check_vhost(vhost).map_err(error)?;
+        self.node.accounts.open_connection(&state, vhost, &user, &self.record)?;
+        self.opened = true;
+        let access = state.access(&user, vhost).map_err(error)?;
+        let Some(routes) = state.routes().vhost(vhost).map(Arc::clone) else {
+            return Err(Error { code: 530, text: format!("vhost {vhost} not found") });
+        };
+        self.place = Some(Place { vhost: vhost.into(), access, state, routes });
+        tracing::info!(peer = %self.peer.remote, %user, vhost, "connection opened");
+        Ok(())
+    }
+
+    pub(super) fn channel_open(&mut self) -> Result<(), Error> {
+        let state = self.node.router.state();
+        self.node.accounts.open_channel(&state, &self.record, self.node.limits.channels)?;
+        self.counted.channels_opened += 1;
+        Ok(())
+    }
+
+    /// A new secret. For users of this node it is a password that must be right; either way what
+    /// the user may do is looked at anew.
+    pub(super) async fn update_secret(&mut self, secret: &[u8]) -> Result<(), Error> {
+        let Some(user) = self.user.clone() else {
+            return Err(Error { code: 504, text: "expected 'connection.start-ok'".into() });
+        };
+        let state = self.node.router.state();
+        let loopback = is_loopback(self.peer.remote.ip());
+        state
+            .authenticate(&user, secret, loopback, &self.node.limits.loopback_users)
+            .map_err(|_| Error { code: 530, text: "New secret was refused by one of the backends".into() })?;
+        let vhost = Arc::clone(&self.place()?.vhost);
+        let access = state.access(&user, &vhost).map_err(error)?;
+        if let Some(place) = &mut self.place {
+            place.access = access;
+        }
+        self.cancel_forbidden().await;
+        Ok(())
+    }
+
+    /// Cancels the consumers of this connection whose queues the user may no longer read.
+    async fn cancel_forbidden(&mut self) {
+        let Ok(place) = self.place() else { return };
+        let (state, access) = (Arc::clone(&place.state), place.access.clone());
+        let id = self.id();
+        let views = self.node.views().await;
+        for queue in &views {
+            let Some(known) = state.queue_by_id(queue.id) else { continue };
+            if access.check_queue(Right::Read, &known.name).is_ok() {
+                continue;
+            }
+            for consumer in queue.consumers.iter().filter(|one| one.connection == id) {
+                self.stage(
+                    queue.id,
+                    crate::shard::command::Command::Revoke { queue: queue.id, consumer: consumer.id },
+                );
+            }
+        }
+        self.hand_on();
+    }
+
+    /// The client has closed the connection: what is exclusive to it goes before it hears so.
+    pub(super) async fn closing(&mut self) {
+        let owner = self.id();
+        if self.node.router.state().exclusive_queues(owner).next().is_some() {
+            let command = Command::DeleteExclusiveQueues { owner };
+            if let Err(refusal) = self.node.topology.submit(command).await {
+                tracing::error!(%refusal, "cannot delete exclusive queues");
+            }
+        }
+    }
+}
+
+/// Whether a peer is this machine; IPv4 addresses may come mapped into IPv6.
+pub(crate) fn is_loopback(ip: std::net::IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}

@@ -1,0 +1,218 @@
+//! Exchanges, queues and bindings: declared, bound, deleted.
+
+use std::sync::Arc;
+
+use amqp::request::{Binding as BindingRequest, Error, ExchangeDeclare, QueueDeclare, Reply};
+use metadata::command::{Command, DeclareExchange, DeclareQueue, SerialQueueId};
+use metadata::objects::Name;
+use metadata::objects::binding::{Binding, Destination};
+use metadata::objects::queue::Queue;
+use model::id::QueueId;
+
+use crate::gateway::{Gateway, error};
+use crate::reply_to;
+use crate::shard::command::{Command as ShardCommand, Deleted};
+
+impl Gateway {
+    pub(super) async fn exchange_declare(&mut self, declare: ExchangeDeclare) -> Result<(), Error> {
+        let place = self.place()?;
+        if declare.passive {
+            place
+                .state
+                .check_passive_exchange(&place.vhost, &declare.exchange, Some(&place.access))
+                .map_err(error)?;
+            return Ok(());
+        }
+        let declare = DeclareExchange {
+            vhost: Arc::clone(&place.vhost),
+            name: declare.exchange.into(),
+            kind: declare.kind.into(),
+            durable: declare.durable,
+            auto_delete: declare.auto_delete,
+            internal: declare.internal,
+            arguments: declare.arguments,
+            user: Arc::clone(&place.access.user.name),
+        };
+        let existing =
+            place.state.check_declare_exchange(&declare, Some(&place.access)).map_err(error)?;
+        if existing.is_none() {
+            self.node.topology.submit(Command::DeclareExchange(declare)).await.map_err(error)?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn exchange_delete(
+        &mut self,
+        exchange: String,
+        if_unused: bool,
+    ) -> Result<(), Error> {
+        let place = self.place()?;
+        let existing = place
+            .state
+            .check_delete_exchange(&place.vhost, &exchange, if_unused, Some(&place.access))
+            .map_err(error)?;
+        if existing.is_some() {
+            let vhost = Arc::clone(&place.vhost);
+            let command = Command::DeleteExchange { vhost, name: exchange.into(), if_unused };
+            self.node.topology.submit(command).await.map_err(error)?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn bind(&mut self, request: BindingRequest, bind: bool) -> Result<(), Error> {
+        if request.to_queue && request.destination.starts_with(reply_to::NAME) {
+            return Err(Error {
+                code: 403,
+                text: format!("operation not permitted on the queue '{}'", request.destination),
+            });
+        }
+        let id = self.id();
+        let place = self.place()?;
+        let name = Name::from(request.destination);
+        let binding = Binding {
+            vhost: Arc::clone(&place.vhost),
+            source: request.source.into(),
+            destination: if request.to_queue {
+                Destination::Queue(name)
+            } else {
+                Destination::Exchange(name)
+            },
+            routing_key: request.routing_key.into(),
+            arguments: request.arguments,
+        };
+        let (state, access) = (&place.state, Some(&place.access));
+        let command = if bind {
+            if state.check_bind(&binding, Some(id), access).map_err(error)? {
+                return Ok(());
+            }
+            Command::Bind(binding)
+        } else {
+            if !state.check_unbind(&binding, Some(id), access).map_err(error)? {
+                return Ok(());
+            }
+            Command::Unbind(binding)
+        };
+        self.node.topology.submit(command).await.map_err(error)?;
+        Ok(())
+    }
+
+    pub(super) async fn queue_declare(&mut self, declare: QueueDeclare) -> Result<Reply, Error> {
+        if declare.queue == reply_to::NAME || declare.queue.starts_with(reply_to::PREFIX) {
+            return self.declare_reply_to(&declare);
+        }
+        self.counted.queues_declared += 1;
+        let id = self.id();
+        let place = self.place()?;
+        if declare.passive {
+            let queue = place
+                .state
+                .check_passive_queue(&place.vhost, &declare.queue, Some(id), Some(&place.access))
+                .map_err(error)?;
+            return self.declared(&queue).await;
+        }
+        let generated = declare.queue.is_empty();
+        let name: Name = if generated { generated_name().into() } else { declare.queue.into() };
+        let command = DeclareQueue {
+            vhost: Arc::clone(&place.vhost),
+            name,
+            generated,
+            durable: declare.durable,
+            auto_delete: declare.auto_delete,
+            exclusive_owner: declare.exclusive.then_some(id),
+            arguments: declare.arguments,
+            user: Arc::clone(&place.access.user.name),
+        };
+        let existing =
+            place.state.check_declare_queue(&command, Some(&place.access)).map_err(error)?;
+        if let Some(queue) = existing {
+            self.stage(queue.id, ShardCommand::Touch { queue: queue.id });
+            return self.declared(&queue).await;
+        }
+        self.node.check_queue_limit(&place.state).map_err(error)?;
+        let outcome =
+            self.node.topology.submit(Command::DeclareQueue(command)).await.map_err(error)?;
+        let Some(queue) = outcome.queue else {
+            return Err(Error { code: 541, text: "the declaration gave no queue".into() });
+        };
+        if outcome.created {
+            let queue = queue.name.to_string();
+            return Ok(Reply::QueueDeclared { queue, messages: 0, consumers: 0 });
+        }
+        self.declared(&queue).await
+    }
+
+    async fn declared(&mut self, queue: &Arc<Queue>) -> Result<Reply, Error> {
+        let id = queue.id;
+        let counts = self.ask(id, |answer| ShardCommand::Count { queue: id, answer }).await?;
+        let (ready, consumers) = counts.map_or((0, 0), |counts| (counts.ready, counts.consumers));
+        Ok(Reply::QueueDeclared {
+            queue: queue.name.to_string(),
+            messages: u32::try_from(ready).unwrap_or(u32::MAX),
+            consumers: u32::try_from(consumers).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// The pseudo-queue exists while somebody waits for replies under its name.
+    fn declare_reply_to(&self, declare: &QueueDeclare) -> Result<Reply, Error> {
+        let open = declare.queue == reply_to::NAME || self.node.reply_to.is_open(&declare.queue);
+        if open {
+            let queue = declare.queue.clone();
+            return Ok(Reply::QueueDeclared { queue, messages: 0, consumers: 1 });
+        }
+        let vhost = &self.place()?.vhost;
+        Err(Error { code: 404, text: format!("no queue '{}' in vhost '{vhost}'", declare.queue) })
+    }
+
+    pub(super) async fn queue_delete(
+        &mut self,
+        queue: &str,
+        if_unused: bool,
+        if_empty: bool,
+    ) -> Result<Reply, Error> {
+        let id = self.id();
+        let place = self.place()?;
+        let existing = place
+            .state
+            .check_delete_queue(&place.vhost, queue, Some(id), Some(&place.access))
+            .map_err(error)?;
+        let Some(queue) = existing else { return Ok(Reply::Count(0)) };
+        let id = queue.id;
+        let deleted = self
+            .ask(id, |answer| ShardCommand::Delete { queue: id, if_unused, if_empty, answer })
+            .await?;
+        let count = self.node.finish_delete(&queue, deleted).await.map_err(error)?;
+        Ok(Reply::Count(u32::try_from(count).unwrap_or(u32::MAX)))
+    }
+
+    /// Deletes auto-delete queues whose last consumer this connection has just ended.
+    pub(super) async fn delete_unused(&mut self, queue: QueueId) -> Result<(), Error> {
+        self.node.delete_by_id(queue).await.map_err(error)
+    }
+}
+
+/// What the answer to a deletion means for the client.
+pub(crate) fn deletion_refused(queue: &Queue, deleted: Deleted) -> Option<metadata::refusal::Refusal> {
+    let what = match deleted {
+        Deleted::Done(_) | Deleted::NoQueue => return None,
+        Deleted::InUse => "in use",
+        Deleted::NotEmpty => "not empty",
+    };
+    let text = format!("queue '{}' in vhost '{}' {what}", queue.name, queue.vhost);
+    Some(metadata::refusal::Refusal::in_use(text))
+}
+
+/// The command that removes a queue, if it still is this one.
+pub(crate) fn delete_command(queue: &Queue) -> Command {
+    Command::DeleteQueue {
+        vhost: Arc::clone(&queue.vhost),
+        name: Arc::clone(&queue.name),
+        id: Some(SerialQueueId(queue.id)),
+    }
+}
+
+/// `amq.gen-` and 22 characters that need no quoting in paths.
+fn generated_name() -> String {
+    use base64::Engine as _;
+    let random: [u8; 16] = rand::random();
+    format!("amq.gen-{}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random))
+}

@@ -1,0 +1,25 @@
+//! `leveret`, the node.
+
+use std::process::ExitCode;
+
+use broker::cli::{Cli, Command, ConfigCommand, Sources, check_config, refuse};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command {
+        None => run(&cli.sources),
+        Some(Command::Run(sources)) => run(&sources),
+        Some(Command::Config { command: ConfigCommand::Check(sources) }) => check_config(&sources),
+    }
+}
+
+fn run(sources: &Sources) -> ExitCode {
+    match sources.load() {
+        Ok((config, _)) => {
+            broker::logging::start(&config.log);
+            broker::run::run(config, sources.config.clone())
+        }
+        Err(complaints) => refuse(&complaints),
+    }
+}

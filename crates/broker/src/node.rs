@@ -1,0 +1,182 @@
+//! A running node: its parts, and what more than one of them needs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use journal::journal::Journal;
+use metadata::objects::queue::Queue;
+use metadata::refusal::Refusal;
+use metadata::state::State;
+use model::id::{ConsumerId, QueueId};
+use tokio::sync::{oneshot, watch};
+
+use crate::accounts::Accounts;
+use crate::config::Config;
+use crate::connections::Connections;
+use crate::exchange_counts::ExchangeCounts;
+use crate::gateway::declare::{delete_command, deletion_refused};
+use crate::limits::Budget;
+use crate::limits::usage::Usage;
+use crate::pressure::Pressure;
+use crate::reply_to::ReplyTo;
+use crate::router::Router;
+use crate::shard::command::{Batch, Command, Deleted};
+use crate::shard::desk::Chore;
+use crate::shard::view::QueueView;
+use crate::shards::Shards;
+use crate::sizes::Sizes;
+use crate::topology::Topology;
+use crate::totals::Totals;
+
+/// Limits that gateways check, as configured.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    /// Bytes of a connection's publishes that may be in flight.
+    pub(crate) in_flight: usize,
+    pub(crate) connections: Option<u64>,
+    pub(crate) channels: Option<u64>,
+    pub(crate) queues: Option<u64>,
+    pub(crate) loopback_users: Vec<String>,
+    pub(crate) anonymous_user: Option<String>,
+}
+
+/// Where the node listens, once it does.
+#[derive(Debug, Clone)]
+pub(crate) struct Listening {
+    /// RabbitMQ's word: `amqp`, `amqp/ssl`, `http`, `http/prometheus`.
+    pub(crate) protocol: &'static str,
+    pub(crate) address: std::net::SocketAddr,
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) config: Config,
+    pub(crate) config_file: Option<PathBuf>,
+    pub(crate) budget: Budget,
+    pub(crate) limits: Limits,
+    pub(crate) started_at_ms: u64,
+    pub(crate) shards: Arc<Shards>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) topology: Topology,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) totals: Arc<Totals>,
+    pub(crate) accounts: Accounts,
+    pub(crate) connections: Connections,
+    pub(crate) reply_to: ReplyTo,
+    pub(crate) exchange_counts: ExchangeCounts,
+    pub(crate) sizes: Sizes,
+    /// Channels that have published.
+    pub(crate) publishers: AtomicU64,
+    /// Subscriptions.
+    pub(crate) consumers: AtomicU64,
+    pub(crate) pressure: Arc<Pressure>,
+    pub(crate) usage: watch::Receiver<Usage>,
+    pub(crate) listening: parking_lot::Mutex<Vec<Listening>>,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) last_consumer: AtomicU64,
+}
+
+impl Node {
+    /// A name for a new consumer.
+    pub(crate) fn next_consumer(&self) -> ConsumerId {
+        ConsumerId(self.last_consumer.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Whether the node may have one more queue.
+    ///
+    /// # Errors
+    /// 406, in the words of a virtual host's limit.
+    pub(crate) fn check_queue_limit(&self, state: &State) -> Result<(), Refusal> {
+        let Some(limit) = self.limits.queues else { return Ok(()) };
+        if (state.all_queues().count() as u64) < limit {
+            return Ok(());
+        }
+        Err(Refusal::precondition(format!("queue limit of this node ({limit}) is reached")))
+    }
+
+    /// Asks a shard about one of its queues; `None` if the node is stopping.
+    pub(crate) async fn ask<T>(
+        &self,
+        queue: QueueId,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.shards.post(queue, Batch::one(command(answer)));
+        answered.await.ok()
+    }
+
+    /// The second half of a deletion, after the queue's shard has agreed: the number of messages
+    /// that were ready.
+    ///
+    /// # Errors
+    /// 406 if the shard has not agreed.
+    pub(crate) async fn finish_delete(
+        &self,
+        queue: &Queue,
+        deleted: Deleted,
+    ) -> Result<u64, Refusal> {
+        if let Some(refusal) = deletion_refused(queue, deleted) {
+            return Err(refusal);
+        }
+        self.topology.submit(delete_command(queue)).await?;
+        Ok(match deleted {
+            Deleted::Done(count) => count,
+            _ => 0,
+        })
+    }
+
+    /// Deletes a queue, whatever is in it.
+    ///
+    /// # Errors
+    /// Those of the metadata machine.
+    pub(crate) async fn delete_by_id(&self, queue: QueueId) -> Result<(), Refusal> {
+        let Some(known) = self.router.state().queue_by_id(queue).map(Arc::clone) else {
+            return Ok(());
+        };
+        self.topology.submit(delete_command(&known)).await.map(|_| ())
+    }
+
+    /// Performs what shards cannot do themselves, until they are gone.
+    pub(crate) async fn do_chores(
+        self: Arc<Self>,
+        mut chores: tokio::sync::mpsc::UnboundedReceiver<Chore>,
+    ) {
+        while let Some(Chore::DeleteQueue { queue, why }) = chores.recv().await {
+            if let Some(known) = self.router.state().queue_by_id(queue) {
+                tracing::debug!(queue = %known.name, vhost = %known.vhost, why, "queue deleted");
+            }
+            if let Err(refusal) = self.delete_by_id(queue).await {
+                tracing::error!(%queue, %refusal, "cannot delete a queue");
+            }
+        }
+    }
+
+    /// Tells all connections when alarms begin and end, for as long as the node lives.
+    pub(crate) async fn spread_alarms(self: Arc<Self>) {
+        let mut reason = self.pressure.subscribe();
+        while reason.changed().await.is_ok() {
+            let now = *reason.borrow_and_update();
+            self.connections.tell(now);
+        }
+    }
+
+    /// A look at every queue. Shards that are stopping are left out.
+    pub(crate) async fn views(&self) -> Vec<QueueView> {
+        let mut answers = Vec::with_capacity(self.shards.len());
+        for index in 0..self.shards.len() {
+            let (answer, answered) = oneshot::channel();
+            self.shards.inbox(index).post(Batch::one(Command::ViewAll { answer }));
+            answers.push(answered);
+        }
+        let mut views = BTreeMap::new();
+        for answered in answers {
+            if let Ok(shard) = answered.await {
+                views.extend(shard.queues.into_iter().map(|queue| (queue.id, queue)));
+            }
+        }
+        views.into_values().collect()
+    }
+}

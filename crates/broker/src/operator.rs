@@ -1,0 +1,301 @@
+//! The node as its HTTP API sees it.
+//!
+//! Declarations, publishes and gets go through a [`Gateway`] that acts for the asking user, so the
+//! checks are those of AMQP clients.
+
+mod views;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use amqp::broker::Broker;
+use amqp::request::{
+    Binding, Error, ExchangeDeclare, Outcome, QueueDeclare, Reply, Request, Unsettled,
+};
+use management::node::Node as ManagedNode;
+use management::view::connection::{ChannelInfo, ConnectionInfo};
+use management::view::consumer::ConsumerInfo;
+use management::view::counters::{ExchangeCounters, GlobalCounters};
+use management::view::message::{
+    GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest,
+};
+use management::view::node::NodeStats;
+use management::view::queue::QueueStats;
+use management::view::topology::{
+    BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
+};
+use metadata::access::LoginRefusal;
+use metadata::command::Command;
+use metadata::objects::user::User;
+use metadata::refusal::Refusal;
+use metadata::state::State;
+use model::id::QueueId;
+
+use crate::gateway::Gateway;
+use crate::gateway::account::is_loopback;
+use crate::node::Node;
+use crate::shard::command::Command as ShardCommand;
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    node: Arc<Node>,
+}
+
+impl Operator {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+
+    fn gateway(&self, user: &str, vhost: &str) -> Result<Gateway, Refusal> {
+        Gateway::for_operator(Arc::clone(&self.node), user, vhost)
+    }
+
+    async fn request(&self, user: &str, vhost: &str, request: Request) -> Result<Reply, Refusal> {
+        match self.gateway(user, vhost)?.call(request).await {
+            Reply::Refused(error) => Err(refusal(error)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// What must follow from a change of the topology besides what the topology does itself.
+    fn follow_up(&self, outcome: &metadata::outcome::Outcome, command_deletes_user: bool) {
+        if let Some(vhost) = &outcome.vhost_deleted {
+            let reason = format!("vhost '{vhost}' is deleted");
+            self.node.connections.close(&reason, |record| record.login().vhost.as_ref() == Some(vhost));
+        }
+        if command_deletes_user && let Some(user) = &outcome.user_changed {
+            let reason = format!("user '{user}' is deleted");
+            self.node.connections.close(&reason, |record| record.login().user.as_ref() == Some(user));
+        }
+        for exchange in &outcome.exchanges_deleted {
+            self.node.exchange_counts.forget(&exchange.vhost, &exchange.name);
+        }
+    }
+}
+
+/// An AMQP error as a refusal of the metadata machine, which is what the HTTP API answers by.
+fn refusal(error: Error) -> Refusal {
+    match error.code {
+        403 => Refusal::access_refused(error.text),
+        404 => Refusal::not_found(error.text),
+        405 => Refusal::locked(error.text),
+        530 => Refusal::not_allowed(error.text),
+        _ if error.text.ends_with(" in use") || error.text.ends_with(" not empty") => {
+            Refusal::in_use(error.text)
+        }
+        _ => Refusal::precondition(error.text),
+    }
+}
+
+impl ManagedNode for Operator {
+    fn state(&self) -> Arc<State> {
+        self.node.router.state()
+    }
+
+    async fn submit(&self, command: Command, _by: &str) -> Result<bool, Refusal> {
+        let deletes_user = matches!(command, Command::DeleteUser { .. });
+        let outcome = self.node.topology.submit(command).await?;
+        self.follow_up(&outcome, deletes_user);
+        Ok(outcome.created)
+    }
+
+    fn authenticate(
+        &self,
+        user: &str,
+        password: &[u8],
+        from: Option<IpAddr>,
+    ) -> Result<Arc<User>, LoginRefusal> {
+        let loopback = from.is_some_and(is_loopback);
+        let guarded = &self.node.limits.loopback_users;
+        self.node.router.state().authenticate(user, password, loopback, guarded)
+    }
+
+    async fn declare_queue(&self, declaration: QueueDeclaration) -> Result<bool, Refusal> {
+        let QueueDeclaration { vhost, queue, durable, auto_delete, arguments, user } = declaration;
+        let existed = self.node.router.state().queue(&vhost, &queue).is_some();
+        let declare = QueueDeclare {
+            channel: 0,
+            queue,
+            passive: false,
+            durable,
+            exclusive: false,
+            auto_delete,
+            arguments,
+        };
+        self.request(&user, &vhost, Request::QueueDeclare(declare)).await?;
+        Ok(!existed)
+    }
+
+    async fn delete_queue(&self, deletion: QueueDeletion) -> Result<(), Refusal> {
+        let QueueDeletion { vhost, queue, if_unused, if_empty, user } = deletion;
+        if self.node.router.state().queue(&vhost, &queue).is_none() {
+            return Err(Refusal::not_found(format!("no queue '{queue}' in vhost '{vhost}'")));
+        }
+        let delete = Request::QueueDelete { channel: 0, queue, if_unused, if_empty };
+        self.request(&user, &vhost, delete).await.map(|_| ())
+    }
+
+    async fn purge_queue(&self, vhost: &str, queue: &str, user: &str) -> Result<u64, Refusal> {
+        let purge = Request::QueuePurge { channel: 0, queue: queue.to_owned() };
+        match self.request(user, vhost, purge).await? {
+            Reply::Count(count) => Ok(u64::from(count)),
+            _ => Ok(0),
+        }
+    }
+
+    async fn declare_exchange(&self, declaration: ExchangeDeclaration) -> Result<bool, Refusal> {
+        let ExchangeDeclaration {
+            vhost,
+            exchange,
+            kind,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+            user,
+        } = declaration;
+        let existed = self.node.router.state().exchange(&vhost, &exchange).is_some();
+        let declare = ExchangeDeclare {
+            channel: 0,
+            exchange,
+            kind,
+            passive: false,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+        };
+        self.request(&user, &vhost, Request::ExchangeDeclare(declare)).await?;
+        Ok(!existed)
+    }
+
+    async fn delete_exchange(&self, deletion: ExchangeDeletion) -> Result<(), Refusal> {
+        let ExchangeDeletion { vhost, exchange, if_unused, user } = deletion;
+        if self.node.router.state().exchange(&vhost, &exchange).is_none() {
+            return Err(Refusal::not_found(format!("no exchange '{exchange}' in vhost '{vhost}'")));
+        }
+        let delete = Request::ExchangeDelete { channel: 0, exchange, if_unused };
+        self.request(&user, &vhost, delete).await.map(|_| ())
+    }
+
+    async fn bind(&self, binding: BindingRequest) -> Result<(), Refusal> {
+        let (user, vhost) = (binding.user.clone(), binding.vhost.clone());
+        self.request(&user, &vhost, Request::Bind(as_binding(binding))).await.map(|_| ())
+    }
+
+    async fn unbind(&self, binding: BindingRequest) -> Result<(), Refusal> {
+        let (user, vhost) = (binding.user.clone(), binding.vhost.clone());
+        self.request(&user, &vhost, Request::Unbind(as_binding(binding))).await.map(|_| ())
+    }
+
+    async fn publish(&self, request: PublishRequest) -> Result<PublishOutcome, Refusal> {
+        /// How long a publisher over HTTP waits for its confirm.
+        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+        if self.node.pressure.is_on() {
+            return Ok(PublishOutcome::Blocked);
+        }
+        let mut gateway = self.gateway(&request.user, &request.vhost)?;
+        let taken = gateway.publish_and_wait(request.message);
+        match tokio::time::timeout(PATIENCE, taken).await {
+            Ok(Ok((true, true))) => Ok(PublishOutcome::Routed),
+            Ok(Ok((true, false))) => Ok(PublishOutcome::Rejected),
+            Ok(Ok((false, _))) => Ok(PublishOutcome::Unroutable),
+            Ok(Err(error)) => Err(refusal(error)),
+            Err(_) => Ok(PublishOutcome::TimedOut),
+        }
+    }
+
+    async fn get(&self, request: GetRequest) -> Result<Vec<GotMessage>, Refusal> {
+        let mut gateway = self.gateway(&request.user, &request.vhost)?;
+        let no_ack = request.mode == GetMode::Ack;
+        let mut messages = Vec::new();
+        let mut unsettled = Vec::new();
+        for _ in 0..request.count {
+            let get = Request::Get { channel: 0, queue: request.queue.clone(), no_ack };
+            match gateway.call(get).await {
+                Reply::Got(Some((delivery, remaining))) => {
+                    let (queue, seq) = (delivery.queue, delivery.seq);
+                    unsettled.push(Unsettled { queue, seq, consumer: None });
+                    messages.push(GotMessage {
+                        message: delivery.message,
+                        redelivered: delivery.redelivered,
+                        message_count: u64::from(remaining),
+                    });
+                }
+                Reply::Refused(error) => {
+                    self.settle(&mut gateway, unsettled, Outcome::Return);
+                    return Err(refusal(error));
+                }
+                _ => break,
+            }
+        }
+        match request.mode {
+            GetMode::Ack => {}
+            GetMode::NackRequeue => self.settle(&mut gateway, unsettled, Outcome::Return),
+            GetMode::RejectRequeue => self.settle(&mut gateway, unsettled, Outcome::Retry),
+            GetMode::Reject => self.settle(&mut gateway, unsettled, Outcome::Discard),
+        }
+        Ok(messages)
+    }
+
+    async fn queue_stats(&self) -> BTreeMap<QueueId, QueueStats> {
+        let views = self.node.views().await;
+        views.iter().map(|view| (view.id, views::queue_stats(view))).collect()
+    }
+
+    async fn queue_stats_of(&self, queue: QueueId) -> Option<QueueStats> {
+        let view = self.node.ask(queue, |answer| ShardCommand::View { queue, answer }).await??;
+        Some(views::queue_stats(&view))
+    }
+
+    fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {
+        views::exchange_counters(&self.node)
+    }
+
+    async fn connections(&self) -> Vec<ConnectionInfo> {
+        views::connections(&self.node).await
+    }
+
+    async fn channels(&self) -> Vec<ChannelInfo> {
+        views::channels(&self.node).await
+    }
+
+    async fn consumers(&self) -> Vec<ConsumerInfo> {
+        views::consumers(&self.node).await
+    }
+
+    fn close_connection(&self, name: &str, reason: &str) -> bool {
+        self.node.connections.close(reason, |record| record.name == name) > 0
+    }
+
+    fn counters(&self) -> GlobalCounters {
+        views::counters(&self.node)
+    }
+
+    fn stats(&self) -> NodeStats {
+        views::node_stats(&self.node)
+    }
+}
+
+impl Operator {
+    #[expect(clippy::unused_self, reason = "it reads better beside its callers")]
+    fn settle(&self, gateway: &mut Gateway, unsettled: Vec<Unsettled>, outcome: Outcome) {
+        if !unsettled.is_empty() {
+            gateway.cast(Request::Settle { channel: 0, unsettled, outcome });
+            gateway.end_of_batch();
+        }
+    }
+}
+
+fn as_binding(request: BindingRequest) -> Binding {
+    Binding {
+        channel: 0,
+        source: request.source,
+        destination: request.destination,
+        to_queue: request.to_queue,
+        routing_key: request.routing_key,
+        arguments: request.arguments,
+    }
+}

@@ -1,0 +1,158 @@
+//! The life of the process: start, listen, wait for a reason to stop, stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use amqp::listener::listen;
+use amqp::tls::{Tls, TlsFiles};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::config::value::Address;
+use crate::config::{Config, Verify};
+use crate::front::Front;
+use crate::node::{Listening, Node};
+use crate::operator::Operator;
+use crate::start::{self, Started};
+
+/// Runs a node until it is told to stop (SIGTERM, SIGINT) or its journal fails.
+///
+/// Exit code 0 after a stop in good order, 1 if it could not start or its disk failed.
+pub fn run(config: Config, config_file: Option<PathBuf>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "cannot start the runtime");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(live(config, config_file));
+    // Reads of bodies that nobody waits for any more must not hold the process.
+    runtime.shutdown_background();
+    code
+}
+
+async fn live(config: Config, config_file: Option<PathBuf>) -> ExitCode {
+    let patience = config.shutdown_timeout;
+    let mut started = match start::start(config, config_file) {
+        Ok(started) => started,
+        Err(error) => return refuse(&error.to_string()),
+    };
+    let (stop, stopped) = watch::channel(false);
+    let listeners = match open_listeners(&started.node, &stopped).await {
+        Ok(listeners) => listeners,
+        Err(error) => {
+            started.stop(patience).await;
+            return refuse(&error);
+        }
+    };
+    tracing::info!(name = %started.node.config.node.name, "serving");
+    let good = wait(&mut started).await;
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    for listener in listeners {
+        listener.abort();
+        drop(listener.await);
+    }
+    if !good {
+        // What is not on the disk cannot be brought there any more.
+        return ExitCode::FAILURE;
+    }
+    started.stop(patience).await;
+    ExitCode::SUCCESS
+}
+
+fn refuse(reason: &str) -> ExitCode {
+    tracing::error!("cannot start: {reason}");
+    ExitCode::FAILURE
+}
+
+/// Waits for a reason to stop; `false` if the disk is it.
+async fn wait(started: &mut Started) -> bool {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::error!("cannot listen for signals");
+        return true;
+    };
+    tokio::select! {
+        _ = terminate.recv() => true,
+        _ = interrupt.recv() => true,
+        _ = started.failed.wait_for(Option::is_some) => false,
+    }
+}
+
+/// Opens all listeners that are configured, or none.
+async fn open_listeners(
+    node: &Arc<Node>,
+    stopped: &watch::Receiver<bool>,
+) -> Result<Vec<JoinHandle<()>>, String> {
+    let listeners = node.config.listeners.clone();
+    let mut tasks = Vec::new();
+    if let Some(address) = &listeners.amqp {
+        let listener = bind(node, "listeners.amqp", "amqp", address).await?;
+        tasks.push(tokio::spawn(listen(listener, None, Arc::new(Front::new(Arc::clone(node), false)))));
+    }
+    if let Some(address) = &listeners.amqps {
+        let tls = Tls::load(tls_files(&node.config)?).map_err(|error| format!("tls: {error}"))?;
+        let listener = bind(node, "listeners.amqps", "amqp/ssl", address).await?;
+        let front = Arc::new(Front::new(Arc::clone(node), true));
+        tasks.push(tokio::spawn(listen(listener, Some(Arc::new(tls)), front)));
+    }
+    let operator = Arc::new(Operator::new(Arc::clone(node)));
+    if let Some(address) = &listeners.http {
+        let listener = bind(node, "listeners.http", "http", address).await?;
+        let serve = management::server::serve(Arc::clone(&operator), listener, stopped_signal(stopped));
+        tasks.push(tokio::spawn(async move { report("listeners.http", serve.await) }));
+    }
+    if let Some(address) = &listeners.metrics {
+        let listener = bind(node, "listeners.metrics", "http/prometheus", address).await?;
+        let serve = management::server::serve_metrics(operator, listener, stopped_signal(stopped));
+        tasks.push(tokio::spawn(async move { report("listeners.metrics", serve.await) }));
+    }
+    Ok(tasks)
+}
+
+fn report(key: &str, result: std::io::Result<()>) {
+    if let Err(error) = result {
+        tracing::error!(%error, "{key} ended");
+    }
+}
+
+fn stopped_signal(stopped: &watch::Receiver<bool>) -> impl Future<Output = ()> + Send + 'static + use<> {
+    let mut stopped = stopped.clone();
+    async move {
+        drop(stopped.wait_for(|stopped| *stopped).await);
+    }
+}
+
+fn tls_files(config: &Config) -> Result<TlsFiles, String> {
+    let tls = &config.tls;
+    let (Some(certificate), Some(key)) = (tls.certificate.clone(), tls.key.clone()) else {
+        return Err("listeners.amqps needs tls.certificate and tls.key".into());
+    };
+    Ok(TlsFiles {
+        certificate,
+        key,
+        client_authorities: if tls.verify == Verify::None { None } else { tls.ca.clone() },
+        client_certificate_required: tls.verify == Verify::Required,
+    })
+}
+
+async fn bind(
+    node: &Node,
+    key: &str,
+    protocol: &'static str,
+    address: &Address,
+) -> Result<TcpListener, String> {
+    let failed = |error: std::io::Error| format!("{key} {address}: {error}");
+    let listener = TcpListener::bind(address.to_string()).await.map_err(failed)?;
+    let address: SocketAddr = listener.local_addr().map_err(failed)?;
+    node.listening.lock().push(Listening { protocol, address });
+    tracing::info!(%address, "{protocol} listener");
+    Ok(listener)
+}

@@ -1,0 +1,338 @@
+//! A shard: one task that owns some of the node's queues.
+//!
+//! ```text
+//!  inbox ─► [turn]  commands in order ─► deadlines ─► one batch for the journal ─► confirms that
+//!                   are due ─► outboxes
+//! ```
+//!
+//! A turn takes everything that waits, so that under load its costs (a lock, a wake-up, a journal
+//! batch, a mailbox post for each connection) are shared by many messages. It never waits inside.
+
+pub(crate) mod command;
+pub(crate) mod profile;
+pub(crate) mod view;
+
+pub(crate) mod slot;
+
+pub(crate) mod bodies;
+pub(crate) mod confirms;
+pub(crate) mod desk;
+pub(crate) mod outboxes;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use amqp::request::Event;
+use journal::op::Lsn;
+use model::id::{QueueId, Seq};
+use model::time::Timestamp;
+use tokio::sync::oneshot;
+
+use crate::shard::command::{Batch, Command, Consumed, Counts, Deleted, Done, Got};
+use crate::shard::confirms::{Confirms, Owed};
+use crate::shard::desk::Desk;
+use crate::shard::slot::Slot;
+use crate::shard::view::ShardView;
+use crate::totals::Totals;
+
+/// The time, for stamping.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    slots: HashMap<QueueId, Box<Slot>>,
+    desk: Desk,
+    deadlines: BTreeSet<(Timestamp, QueueId)>,
+    touched: Vec<QueueId>,
+    /// Batches of this turn.
+    owed: Vec<(Owed, bool)>,
+    confirms: Confirms,
+    durable: Lsn,
+    totals: Arc<Totals>,
+    stopping: Option<oneshot::Sender<Vec<(QueueId, Seq)>>>,
+}
+
+impl Shard {
+    /// A shard with the queues that were restored.
+    pub(crate) fn new(desk: Desk, totals: Arc<Totals>, restored: Vec<Slot>) -> Self {
+        let touched = restored.iter().map(|slot| slot.profile.id).collect();
+        let slots = restored.into_iter().map(|slot| (slot.profile.id, Box::new(slot))).collect();
+        Self {
+            slots,
+            desk,
+            deadlines: BTreeSet::new(),
+            touched,
+            owed: Vec::new(),
+            confirms: Confirms::default(),
+            durable: Lsn::default(),
+            totals,
+            stopping: None,
+        }
+    }
+
+    /// Turns until it is told to stop.
+    pub(crate) async fn run(mut self) {
+        let mut batches = Vec::new();
+        let inbox = Arc::clone(&self.desk.inbox);
+        loop {
+            inbox.take(&mut batches);
+            self.turn(&mut batches);
+            if let Some(answer) = self.stopping.take() {
+                let handed_out = self.slots.values().filter_map(|slot| slot.handed_out()).collect();
+                drop(answer.send(handed_out));
+                return;
+            }
+            // Keeps a busy shard from holding the thread on which a connection waits.
+            tokio::task::consume_budget().await;
+            match self.deadlines.first() {
+                None => inbox.woken().await,
+                Some((deadline, _)) => {
+                    let wait = Duration::from_millis(deadline.0.saturating_sub(now().0));
+                    // Whichever comes first; the turn looks at both.
+                    drop(tokio::time::timeout(wait, inbox.woken()).await);
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, batches: &mut Vec<Batch>) {
+        self.desk.now = now();
+        for batch in batches.drain(..) {
+            self.perform(batch);
+        }
+        self.tick();
+        self.hand_over();
+        self.pay();
+        self.desk.outboxes.flush();
+        self.totals.add(&mut self.desk.counted);
+    }
+
+    fn perform(&mut self, batch: Batch) {
+        let Batch { origin, bytes, commands } = batch;
+        let mut owed = Owed { origin, bytes, ..Owed::default() };
+        let mut needs_disk = false;
+        let mut now_events = Vec::new();
+        for command in commands {
+            match command {
+                Command::Publish(arrival) => {
+                    let (accepted, durable) = match self.slots.get_mut(&arrival.queue) {
+                        Some(slot) => {
+                            touch(&mut self.touched, slot);
+                            slot.publish(&mut self.desk, &arrival)
+                        }
+                        // Deleted meanwhile: as if it had been deleted just after.
+                        None => (true, false),
+                    };
+                    match (arrival.done, accepted) {
+                        (Done::Nothing, _) => {}
+                        (Done::Confirm { channel, number }, true) => {
+                            owed.confirms.push((channel, number));
+                        }
+                        (Done::Confirm { channel, number }, false) => {
+                            now_events.push(Event::Confirmed { channel, number, accepted: false });
+                        }
+                        (Done::Group(group), true) => owed.groups.push(group),
+                        (Done::Group(group), false) => group.answer(false),
+                    }
+                    needs_disk |= durable;
+                }
+                other => self.command(other),
+            }
+        }
+        if let Some(origin) = &owed.origin
+            && !now_events.is_empty()
+        {
+            origin.outlet.post(&mut now_events);
+        }
+        if owed.bytes > 0 || !owed.confirms.is_empty() || !owed.groups.is_empty() {
+            self.owed.push((owed, needs_disk));
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            // Handled by the caller, who collects what is owed for it.
+            Command::Publish(_) => {}
+            Command::Settle { queue, unsettled, outcome } => {
+                self.with(queue, |slot, desk| slot.settle(desk, &unsettled, outcome));
+            }
+            Command::Sent { queue, consumer, messages, bytes } => {
+                self.with(queue, |slot, desk| slot.sent(desk, consumer, messages, bytes));
+            }
+            Command::Grant { queue, consumer, count } => {
+                self.with(queue, |slot, desk| slot.grant(desk, consumer, count));
+            }
+            Command::Gone { queue, consumer } => {
+                self.with(queue, |slot, desk| slot.gone(desk, consumer));
+            }
+            Command::Consume(consume) => match self.slots.get_mut(&consume.queue) {
+                Some(slot) => {
+                    touch(&mut self.touched, slot);
+                    slot.consume(&mut self.desk, *consume);
+                }
+                None => drop(consume.answer.send(Consumed::NoQueue)),
+            },
+            Command::Cancel { queue, consumer, answer } => {
+                let last = self.with(queue, |slot, desk| slot.cancel(desk, consumer));
+                // What was gathered for the consumer before leaves before the answer.
+                self.desk.outboxes.flush();
+                drop(answer.send(last.unwrap_or(false)));
+            }
+            Command::Revoke { queue, consumer } => {
+                self.with(queue, |slot, desk| slot.revoke(desk, consumer));
+            }
+            Command::Get { queue, no_ack, answer } => match self.slots.get_mut(&queue) {
+                Some(slot) => {
+                    touch(&mut self.touched, slot);
+                    slot.get(&mut self.desk, no_ack, answer);
+                }
+                None => drop(answer.send(Got::NoQueue)),
+            },
+            Command::Purge { queue, answer } => {
+                drop(answer.send(self.with(queue, |slot, desk| slot.purge(desk))));
+            }
+            Command::Create(profile) => {
+                let id = profile.id;
+                let slot = Box::new(Slot::new(*profile, self.desk.now));
+                self.slots.insert(id, slot);
+                self.with(id, |_, _| ());
+            }
+            Command::Configure(profile) => {
+                self.with(profile.id, |slot, desk| slot.configure(desk, *profile));
+            }
+            Command::Delete { queue, if_unused, if_empty, answer } => {
+                let deleted = self.with(queue, |slot, desk| slot.delete(desk, if_unused, if_empty));
+                if let Some(Deleted::Done(_)) = deleted {
+                    if let Some(gone) = self.slots.remove(&queue)
+                        && let Some(deadline) = gone.deadline
+                    {
+                        self.deadlines.remove(&(deadline, queue));
+                    }
+                    self.touched.retain(|touched| *touched != queue);
+                }
+                drop(answer.send(deleted.unwrap_or(Deleted::NoQueue)));
+            }
+            Command::Touch { queue } => {
+                self.with(queue, |slot, desk| slot.touch(desk));
+            }
+            Command::Count { queue, answer } => {
+                let counts = self.slots.get(&queue).map(|slot| Counts {
+                    ready: slot.ready(),
+                    consumers: slot.consumer_count(),
+                });
+                drop(answer.send(counts));
+            }
+            Command::Read { queue, bodies } => {
+                self.with(queue, |slot, desk| slot.on_read(desk, bodies));
+            }
+            Command::DeadLettered { queue, seq } => {
+                self.with(queue, |slot, desk| slot.on_dead_lettered(desk, seq));
+            }
+            Command::View { queue, answer } => {
+                drop(answer.send(self.slots.get(&queue).map(|slot| slot.view())));
+            }
+            Command::ViewAll { answer } => {
+                let mut queues: Vec<_> = self.slots.values().map(|slot| slot.view()).collect();
+                queues.sort_by_key(|queue| queue.id);
+                drop(answer.send(ShardView { queues, body_bytes: self.desk.body_bytes }));
+            }
+            Command::Stop { answer } => self.stopping = Some(answer),
+        }
+    }
+
+    /// Works on a queue, if it is there.
+    fn with<T>(
+        &mut self,
+        queue: QueueId,
+        work: impl FnOnce(&mut Slot, &mut Desk) -> T,
+    ) -> Option<T> {
+        let slot = self.slots.get_mut(&queue)?;
+        touch(&mut self.touched, slot);
+        Some(work(slot, &mut self.desk))
+    }
+
+    /// Queues whose time has come.
+    fn tick(&mut self) {
+        while let Some(&(deadline, queue)) = self.deadlines.first() {
+            if deadline > self.desk.now {
+                return;
+            }
+            self.deadlines.remove(&(deadline, queue));
+            if let Some(slot) = self.slots.get_mut(&queue) {
+                slot.deadline = None;
+                touch(&mut self.touched, slot);
+                slot.tick(&mut self.desk);
+            }
+        }
+    }
+
+    /// One batch for the journal, and what the touched queues have to report.
+    fn hand_over(&mut self) {
+        let mut ops = std::mem::take(&mut self.desk.ops);
+        let mut puts = false;
+        for queue in &self.touched {
+            if let Some(slot) = self.slots.get_mut(queue) {
+                puts |= slot.hand_over(&mut ops);
+            }
+        }
+        let mut lsn = Lsn::default();
+        if !ops.is_empty() {
+            tracing::trace!(target: "walk", "journal");
+            let next = Vec::with_capacity(ops.len().min(1024));
+            lsn = self.desk.journal.submit(std::mem::replace(&mut ops, next));
+        }
+        self.desk.ops = ops;
+        for queue in self.touched.drain(..) {
+            let Some(slot) = self.slots.get_mut(&queue) else { continue };
+            slot.touched = false;
+            slot.handed(lsn, self.durable);
+            slot.report(&mut self.desk);
+            let deadline = slot.next_deadline();
+            if deadline != slot.deadline {
+                if let Some(old) = slot.deadline {
+                    self.deadlines.remove(&(old, queue));
+                }
+                if let Some(new) = deadline {
+                    self.deadlines.insert((new, queue));
+                }
+                slot.deadline = deadline;
+            }
+        }
+        for (owed, needs_disk) in self.owed.drain(..) {
+            if needs_disk && puts {
+                self.confirms.push(lsn, owed);
+            } else {
+                self.desk.counted.confirmed += Confirms::pay_now(owed);
+            }
+        }
+    }
+
+    /// Confirms what the journal has synced, and drops bodies that it now holds.
+    fn pay(&mut self) {
+        let durable = self.desk.journal.durable();
+        if durable == self.durable {
+            return;
+        }
+        self.durable = durable;
+        self.desk.counted.confirmed += self.confirms.durable(durable);
+        if self.desk.is_full() {
+            let keep = self.desk.body_budget / (self.slots.len() as u64).clamp(1, 16);
+            for slot in self.slots.values_mut() {
+                slot.synced(durable, keep);
+                slot.report(&mut self.desk);
+            }
+        }
+    }
+}
+
+fn touch(touched: &mut Vec<QueueId>, slot: &mut Slot) {
+    if !slot.touched {
+        slot.touched = true;
+        touched.push(slot.profile.id);
+    }
+}

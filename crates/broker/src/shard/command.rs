@@ -1,0 +1,191 @@
+//! What a shard can be asked for.
+
+use std::sync::Arc;
+
+use amqp::request::{ChannelId, Flow, Outcome, Unsettled};
+use bytes::Bytes;
+use model::id::{ConsumerId, QueueId, Seq};
+use model::message::Message;
+use model::time::Millis;
+use tokio::sync::oneshot;
+
+use crate::origin::{Group, Origin};
+use crate::shard::profile::Profile;
+use crate::shard::view::{QueueView, ShardView};
+
+/// What somebody posts at once. The shard performs it in order.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// The connection, if it is one; publishes without a group are confirmed to it.
+    pub(crate) origin: Option<Arc<Origin>>,
+    /// Bytes of publishes, counted in flight at the origin until they are safe.
+    pub(crate) bytes: usize,
+    pub(crate) commands: Vec<Command>,
+}
+
+impl Batch {
+    /// A batch of one command that nobody counts.
+    pub(crate) fn one(command: Command) -> Self {
+        Self { origin: None, bytes: 0, commands: vec![command] }
+    }
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A message for one queue.
+    Publish(Arrival),
+    /// Messages that a session held. All of one queue, in the order of their delivery.
+    Settle { queue: QueueId, unsettled: Vec<Unsettled>, outcome: Settlement },
+    /// Deliveries to a consumer have reached its socket.
+    Sent { queue: QueueId, consumer: ConsumerId, messages: u32, bytes: u64 },
+    /// A consumer may take more (one limit for its whole channel).
+    Grant { queue: QueueId, consumer: ConsumerId, count: u32 },
+    /// A consumer is gone with its channel; what it held is settled separately.
+    Gone { queue: QueueId, consumer: ConsumerId },
+    /// A subscription.
+    Consume(Box<Consume>),
+    /// The end of one; answered by whether the queue has to be deleted now with its last consumer.
+    Cancel { queue: QueueId, consumer: ConsumerId, answer: oneshot::Sender<bool> },
+    /// The end of one that its client has not asked for: it may no longer read the queue.
+    Revoke { queue: QueueId, consumer: ConsumerId },
+    /// `basic.get`.
+    Get { queue: QueueId, no_ack: bool, answer: oneshot::Sender<Got> },
+    /// Removes ready messages.
+    Purge { queue: QueueId, answer: oneshot::Sender<Option<u64>> },
+    /// A new queue.
+    Create(Box<Profile>),
+    /// Its policies or its dead-letter target changed.
+    Configure(Box<Profile>),
+    /// Asks whether the queue may be deleted, and if so stops it: from then on it takes nothing.
+    Delete { queue: QueueId, if_unused: bool, if_empty: bool, answer: oneshot::Sender<Deleted> },
+    /// It was declared again: it is not idle.
+    Touch { queue: QueueId },
+    /// Counts for declare-ok.
+    Count { queue: QueueId, answer: oneshot::Sender<Option<Counts>> },
+    /// Bodies that were read back.
+    Read { queue: QueueId, bodies: Vec<(Seq, Option<Bytes>)> },
+    /// A dead-lettered message has reached its target, or had none.
+    DeadLettered { queue: QueueId, seq: Seq },
+    /// A look at one queue.
+    View { queue: QueueId, answer: oneshot::Sender<Option<QueueView>> },
+    /// A look at everything.
+    ViewAll { answer: oneshot::Sender<ShardView> },
+    /// Stop after this; everything that was handed to the journal stays handed.
+    /// The answer: up to which message each queue may have handed out.
+    Stop { answer: oneshot::Sender<Vec<(QueueId, Seq)>> },
+}
+
+/// A message on its way into one queue.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) queue: QueueId,
+    pub(crate) content: Content,
+    /// `delivery_mode` 2.
+    pub(crate) persistent: bool,
+    pub(crate) priority: Option<u8>,
+    /// From the `expiration` property.
+    pub(crate) ttl: Option<Millis>,
+    pub(crate) done: Done,
+}
+
+/// A message, alone or on its way to several queues.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    Own(Message),
+    /// Stored once for all queues that it goes to.
+    Shared(Arc<journal::op::Shared>),
+}
+
+impl Content {
+    /// A message for so many queues.
+    pub(crate) fn for_targets(message: Message, count: usize) -> Self {
+        if count > 1 {
+            Self::Shared(Arc::new(journal::op::Shared::new(message)))
+        } else {
+            Self::Own(message)
+        }
+    }
+
+    pub(crate) fn message(&self) -> &Message {
+        match self {
+            Content::Own(message) => message,
+            Content::Shared(shared) => shared.message(),
+        }
+    }
+}
+
+/// Whom to tell when the queue has it.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// Nobody.
+    Nothing,
+    /// The batch's origin.
+    Confirm { channel: ChannelId, number: u64 },
+    /// One answer of several.
+    Group(Arc<Group>),
+}
+
+/// What becomes of a message that a session held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    /// The client said so.
+    Client(Outcome),
+    /// Its channel or connection is gone.
+    Lost,
+}
+
+/// A subscription.
+#[derive(Debug)]
+pub(crate) struct Consume {
+    pub(crate) queue: QueueId,
+    pub(crate) consumer: ConsumerId,
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) channel: ChannelId,
+    pub(crate) tag: String,
+    pub(crate) no_ack: bool,
+    pub(crate) exclusive: bool,
+    pub(crate) priority: i32,
+    pub(crate) timeout: Option<Millis>,
+    pub(crate) flow: Flow,
+    pub(crate) arguments: amq_protocol_types::FieldTable,
+    pub(crate) user: Arc<str>,
+    pub(crate) answer: oneshot::Sender<Consumed>,
+}
+
+/// The answer to a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consumed {
+    Done,
+    /// Somebody has it exclusively, or it has consumers and this one wants it exclusively.
+    ExclusiveUse,
+    /// The queue is gone.
+    NoQueue,
+}
+
+/// The answer to `basic.get`.
+#[derive(Debug)]
+pub(crate) enum Got {
+    Message { seq: Seq, redelivered: bool, message: Message, remaining: u64 },
+    Empty,
+    /// Queues with a single active consumer do not serve `basic.get`.
+    SingleActive,
+    NoQueue,
+}
+
+/// The answer to a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deleted {
+    /// It is stopped; so many messages were ready.
+    Done(u64),
+    InUse,
+    NotEmpty,
+    NoQueue,
+}
+
+/// What declare-ok tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) ready: u64,
+    pub(crate) consumers: u64,
+}

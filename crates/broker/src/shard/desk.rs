@@ -1,0 +1,134 @@
+//! What the queues of a shard share during a turn: outgoing events, the journal's next batch, and
+//! the ways to other parts of the node.
+
+use std::sync::Arc;
+
+use journal::journal::Journal;
+use journal::op::Op;
+use model::id::{QueueId, Seq};
+use model::message::Message;
+use model::time::Timestamp;
+use queue::effect::{Effect, Reason};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::death::{self, Death};
+use crate::inbox::Inbox;
+use crate::origin::{Group, Then};
+use crate::router::Router;
+use crate::shard::command::{Arrival, Batch, Command, Content, Done};
+use crate::shard::outboxes::Outboxes;
+use crate::shard::profile::Profile;
+use crate::shards::Shards;
+use crate::totals::Counters;
+
+/// Something that a shard cannot do itself.
+#[derive(Debug)]
+pub(crate) enum Chore {
+    /// Delete a queue, if it still is this one.
+    DeleteQueue { queue: QueueId, why: &'static str },
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    /// The time of this turn.
+    pub(crate) now: Timestamp,
+    pub(crate) outboxes: Outboxes,
+    /// The journal's next batch.
+    pub(crate) ops: Vec<Op>,
+    /// The buffer that machines fill; empty between commands.
+    pub(crate) effects: Vec<Effect>,
+    /// Counted since the last report to the node's totals.
+    pub(crate) counted: Counters,
+    /// Bytes of bodies in memory.
+    pub(crate) body_bytes: u64,
+    /// Bytes of bodies that may be in memory.
+    pub(crate) body_budget: u64,
+    /// How far deliveries to one consumer may be ahead of its socket, in bytes.
+    pub(crate) consumer_window: u32,
+    /// While it is set, an auto-delete queue that loses its last consumer says so here, and not as
+    /// a chore.
+    pub(crate) answers_last_consumer: bool,
+    pub(crate) last_consumer_gone: bool,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) shards: Arc<Shards>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) chores: UnboundedSender<Chore>,
+}
+
+impl Desk {
+    /// Whether bodies fill their budget, so that transient ones have to go to disk too.
+    pub(crate) fn is_full(&self) -> bool {
+        self.body_bytes > self.body_budget
+    }
+
+    /// Hands something on.
+    pub(crate) fn chore(&self, chore: Chore) {
+        // Nobody is there any more when the node stops, and then it does not matter.
+        drop(self.chores.send(chore));
+    }
+
+    /// Reads bodies on a thread that may block, and posts them back.
+    pub(crate) fn read(&self, queue: QueueId, seqs: Vec<Seq>) {
+        let (journal, inbox) = (Arc::clone(&self.journal), Arc::clone(&self.inbox));
+        tokio::task::spawn_blocking(move || {
+            let mut read = Vec::with_capacity(seqs.len());
+            journal.read(queue.into(), &seqs, &mut read);
+            let bodies = seqs
+                .into_iter()
+                .zip(read)
+                .map(|(seq, result)| match result {
+                    Ok(bytes) => (seq, Some(bytes)),
+                    Err(error) => {
+                        tracing::debug!(%queue, %seq, %error, "cannot read back a message");
+                        (seq, None)
+                    }
+                })
+                .collect();
+            inbox.post(Batch::one(Command::Read { queue, bodies }));
+        });
+    }
+
+    /// Sends a dead message on. Returns whether it is under way: then
+    /// [`Command::DeadLettered`] follows. Otherwise it had no target and is gone.
+    pub(crate) fn dead_letter(
+        &self,
+        profile: &Profile,
+        message: &Message,
+        reason: Reason,
+        seq: Option<Seq>,
+    ) -> bool {
+        let Some(target) = &profile.dead_letter else { return false };
+        let death = Death {
+            queue: &profile.name,
+            reason,
+            time: self.now.0 / 1000,
+            routing_key: target.routing_key.as_deref(),
+        };
+        let dead = death::dead_letter(message, &target.exchange, death);
+        let mut targets = self.router.dead_letter_targets(&profile.vhost, &target.exchange, &dead);
+        targets.retain(|(_, name)| !death::is_cycle(&dead.message, name, reason));
+        if targets.is_empty() {
+            return false;
+        }
+        let facts = Router::facts(&dead.message);
+        let group = seq.map(|seq| {
+            let then = Then::Forget { inbox: Arc::clone(&self.inbox), queue: profile.id, seq };
+            Group::new(u32::try_from(targets.len()).unwrap_or(u32::MAX), then)
+        });
+        let content = Content::for_targets(dead.message, targets.len());
+        for (queue, _) in targets {
+            let arrival = Arrival {
+                queue,
+                content: content.clone(),
+                persistent: facts.persistent,
+                priority: facts.priority,
+                ttl: None,
+                done: group.as_ref().map_or(Done::Nothing, |group| Done::Group(Arc::clone(group))),
+            };
+            self.shards.post(queue, Batch::one(Command::Publish(arrival)));
+        }
+        true
+    }
+}

@@ -1,0 +1,980 @@
+//! One queue in its shard: the machine, the bodies, and what is under way.
+//!
+//! ```text
+//!  Command ─► machine ─► effects ─► perform ─┬─► outbox of a connection        (body in memory)
+//!                                            ├─► `outgoing`, waits for a read  (body on disk)
+//!                                            ├─► `dead`, to the dead-letter exchange
+//!                                            └─► puts, notes, releases of this turn ─► journal
+//! ```
+//!
+//! Order: while something waits in `outgoing`, everything that follows waits behind it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use amq_protocol_types::AMQPValue;
+use amqp::request::{ChannelId, Delivery, Error, Event, Unsettled};
+use bytes::Bytes;
+use journal::op::{Head, Lsn, Op, Payload};
+use model::id::{ConsumerId, QueueId, Seq, StreamId};
+use model::message::Message;
+use model::time::Timestamp;
+use queue::command::{Arrival as QueueArrival, Command as QueueCommand, Outcome as QueueOutcome};
+use queue::command::{Reply, Subscription};
+use queue::effect::{Effect, Reason};
+use queue::queue::Queue;
+use tokio::sync::oneshot;
+
+use crate::death;
+use crate::shard::bodies::{Bodies, Body};
+use crate::shard::command::{Arrival, Consume, Consumed, Content, Deleted, Got, Settlement};
+use crate::shard::desk::{Chore, Desk};
+use crate::shard::outboxes::OutboxId;
+use crate::shard::profile::Profile;
+use crate::shard::view::{ConsumerView, QueueView};
+use crate::totals::Counters;
+
+/// Most messages, and bytes of bodies, that one read brings back from the journal.
+const READ_MESSAGES: usize = 512;
+const READ_BYTES: u64 = 1024 * 1024;
+/// Most dead messages on their way at once.
+const DEAD_IN_FLIGHT: usize = 512;
+
+/// What is written behind the machine's head of a message: whether it is only spilled, so that a
+/// restart drops it.
+const STORED_HEAD_LEN: usize = queue::head::Head::LEN + 1;
+
+/// A consumer of this queue.
+#[derive(Debug)]
+struct Consumer {
+    id: ConsumerId,
+    outbox: OutboxId,
+    view: ConsumerView,
+}
+
+/// A message on its way out whose body, or that of one before it, is being read.
+#[derive(Debug)]
+enum Outgoing {
+    Deliver { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32 },
+    Get { seq: Seq, redelivered: bool, remaining: u64, no_ack: bool, answer: oneshot::Sender<Got> },
+}
+
+impl Outgoing {
+    fn seq(&self) -> Seq {
+        match self {
+            Self::Deliver { seq, .. } | Self::Get { seq, .. } => *seq,
+        }
+    }
+}
+
+/// A message on its way to the dead-letter exchange.
+#[derive(Debug)]
+struct Dead {
+    /// `None`: the queue never had it.
+    seq: Option<Seq>,
+    message: Option<Message>,
+    reason: Reason,
+}
+
+/// A message that has just arrived and is not among the bodies yet.
+#[derive(Clone, Copy)]
+struct Fresh<'a> {
+    seq: Seq,
+    message: &'a Message,
+    journalled: bool,
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) profile: Profile,
+    machine: Queue,
+    next_seq: Seq,
+    bodies: Bodies,
+    /// Bytes of bodies that the desk has counted.
+    counted_bytes: u64,
+    consumers: Vec<Consumer>,
+    active: Option<ConsumerId>,
+    /// What an earlier run of the node may have handed out.
+    handed_out_before: Option<Seq>,
+    outgoing: VecDeque<Outgoing>,
+    /// Messages in `outgoing` that are gone for the machine: released when they are sent.
+    held: BTreeSet<u64>,
+    dead: VecDeque<Dead>,
+    dead_in_flight: usize,
+    reading: bool,
+    /// Of this turn.
+    puts: Vec<(Seq, Head, Payload)>,
+    releases: Vec<(Seq, Seq)>,
+    notes: Vec<Seq>,
+    /// Whether it has puts in the batch that is being handed over.
+    handing: bool,
+    /// Whether the journal has ever had anything of it.
+    in_journal: bool,
+    /// Whether this turn's list of touched queues has it.
+    pub(crate) touched: bool,
+    /// The deadline that the shard has on its list.
+    pub(crate) deadline: Option<Timestamp>,
+    counters: Counters,
+    /// What the desk has been told of them.
+    reported: Counters,
+    used_at: Timestamp,
+}
+
+impl Slot {
+    /// A new queue.
+    pub(crate) fn new(profile: Profile, now: Timestamp) -> Self {
+        let machine = Queue::new(profile.settings.clone(), now);
+        Self::around(profile, machine, Seq(1), now)
+    }
+
+    /// A queue that is about to be filled by [`Slot::restore`].
+    /// Up to `handed_out`, messages may have been handed out before the restart; `None`: any.
+    pub(crate) fn restored(
+        profile: Profile,
+        next_seq: Seq,
+        handed_out: Option<Seq>,
+        now: Timestamp,
+    ) -> Self {
+        let machine = Queue::restore(profile.settings.clone(), now);
+        let mut slot = Self::around(profile, machine, next_seq, now);
+        slot.in_journal = true;
+        slot.handed_out_before = Some(handed_out.unwrap_or(Seq(next_seq.0 - 1)));
+        slot.bodies.restored(Seq(next_seq.0 - 1));
+        slot
+    }
+
+    fn around(profile: Profile, machine: Queue, next_seq: Seq, now: Timestamp) -> Self {
+        Self {
+            profile,
+            machine,
+            next_seq,
+            bodies: Bodies::default(),
+            counted_bytes: 0,
+            consumers: Vec::new(),
+            active: None,
+            handed_out_before: None,
+            outgoing: VecDeque::new(),
+            held: BTreeSet::new(),
+            dead: VecDeque::new(),
+            dead_in_flight: 0,
+            reading: false,
+            puts: Vec::new(),
+            releases: Vec::new(),
+            notes: Vec::new(),
+            handing: false,
+            in_journal: false,
+            touched: false,
+            deadline: None,
+            counters: Counters::default(),
+            reported: Counters::default(),
+            used_at: now,
+        }
+    }
+
+    /// Puts back one message of the journal; `false` if it was only spilled and must be released.
+    pub(crate) fn restore(&mut self, seq: Seq, head: &[u8]) -> bool {
+        let maybe_delivered = Some(seq) <= self.handed_out_before;
+        let Some((&spilled, head)) = head.split_last() else { return false };
+        if spilled != 0 {
+            return false;
+        }
+        match self.machine.restore_message(seq, head, maybe_delivered) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(queue = %self.profile.name, %seq, ?error, "head of a stored message is damaged; it is dropped");
+                false
+            }
+        }
+    }
+
+    fn stream(&self) -> StreamId {
+        self.profile.id.into()
+    }
+
+    /// A message arrives. Returns whether the queue takes it, and whether the answer must wait for
+    /// the journal.
+    pub(crate) fn publish(&mut self, desk: &mut Desk, arrival: &Arrival) -> (bool, bool) {
+        self.used_at = desk.now;
+        let message = arrival.content.message();
+        let seq = self.next_seq;
+        let queue_arrival = QueueArrival {
+            seq,
+            bytes: u32::try_from(message.body().len()).unwrap_or(u32::MAX),
+            priority: arrival.priority,
+            ttl: arrival.ttl,
+        };
+        let reply =
+            self.machine.apply(desk.now, QueueCommand::Enqueue(queue_arrival), &mut desk.effects);
+        if reply == Reply::Rejected {
+            self.counters.refused += 1;
+            self.perform_rejected(desk, message);
+            return (false, false);
+        }
+        tracing::trace!(target: "walk", "turn");
+        self.next_seq = seq.next();
+        self.counters.enqueued += 1;
+        let durable = arrival.persistent && self.profile.durable;
+        let spilled = !durable && desk.is_full();
+        let journalled = durable || spilled;
+        if journalled {
+            let head = self.machine.arrival_head(desk.now, &queue_arrival);
+            let payload = match &arrival.content {
+                Content::Own(message) => Payload::Message(message.clone()),
+                Content::Shared(shared) => Payload::Shared(Arc::clone(shared)),
+            };
+            self.puts.push((seq, stored_head(head, spilled), payload));
+        }
+        self.perform(desk, Some(Fresh { seq, message, journalled }));
+        (true, durable)
+    }
+
+    /// Messages are settled.
+    pub(crate) fn settle(&mut self, desk: &mut Desk, unsettled: &[Unsettled], how: Settlement) {
+        self.used_at = desk.now;
+        let outcome = match how {
+            Settlement::Client(amqp::request::Outcome::Accept) => QueueOutcome::Accept,
+            Settlement::Client(amqp::request::Outcome::Return) => QueueOutcome::Return,
+            Settlement::Client(amqp::request::Outcome::Retry) => QueueOutcome::Retry,
+            Settlement::Client(amqp::request::Outcome::Discard) => QueueOutcome::Discard,
+            Settlement::Lost => QueueOutcome::Lost,
+        };
+        if outcome == QueueOutcome::Accept {
+            self.counters.acknowledged += unsettled.len() as u64;
+        }
+        tracing::trace!(target: "walk", "settle");
+        let mut rest = unsettled;
+        while let Some(&head) = rest.first() {
+            let run = rest
+                .iter()
+                .zip(0..)
+                .take_while(|(one, offset)| {
+                    one.consumer == head.consumer && one.seq.0 == head.seq.0 + offset
+                })
+                .count();
+            let last = rest[run - 1].seq;
+            rest = &rest[run..];
+            let command = QueueCommand::Settle {
+                consumer: head.consumer,
+                first: head.seq,
+                last,
+                outcome,
+                more: !rest.is_empty(),
+            };
+            self.machine.apply(desk.now, command, &mut desk.effects);
+            self.perform(desk, None);
+        }
+    }
+
+    /// Deliveries have reached the socket.
+    pub(crate) fn sent(&mut self, desk: &mut Desk, consumer: ConsumerId, messages: u32, bytes: u64) {
+        self.apply(desk, QueueCommand::Sent { consumer, messages, bytes });
+    }
+
+    /// A channel lets a consumer take more.
+    pub(crate) fn grant(&mut self, desk: &mut Desk, consumer: ConsumerId, count: u32) {
+        self.apply(desk, QueueCommand::Grant { consumer, count });
+    }
+
+    /// The consumer's channel is gone.
+    pub(crate) fn gone(&mut self, desk: &mut Desk, consumer: ConsumerId) {
+        self.outgoing.retain(|one| !matches!(one, Outgoing::Deliver { consumer: to, .. } if *to == consumer));
+        self.apply(desk, QueueCommand::Gone { consumer });
+        self.forget_consumer(desk, consumer);
+        self.release_unsent(desk);
+    }
+
+    /// `basic.cancel`. Returns whether the queue must be deleted now, since its last consumer went.
+    pub(crate) fn cancel(&mut self, desk: &mut Desk, consumer: ConsumerId) -> bool {
+        // What has not left for the connection yet goes back: the client will not see it.
+        let mut unsent = Vec::new();
+        self.outgoing.retain(|one| match one {
+            Outgoing::Deliver { consumer: to, seq, .. } if *to == consumer => {
+                unsent.push(Unsettled { queue: self.profile.id, seq: *seq, consumer: Some(consumer) });
+                false
+            }
+            _ => true,
+        });
+        desk.last_consumer_gone = false;
+        desk.answers_last_consumer = true;
+        self.apply(desk, QueueCommand::Cancel { consumer });
+        desk.answers_last_consumer = false;
+        if !unsent.is_empty() {
+            unsent.retain(|one| !self.held.contains(&one.seq.0));
+            self.settle(desk, &unsent, Settlement::Client(amqp::request::Outcome::Return));
+        }
+        self.forget_consumer(desk, consumer);
+        self.release_unsent(desk);
+        std::mem::take(&mut desk.last_consumer_gone)
+    }
+
+    /// The broker ends a consumer.
+    pub(crate) fn revoke(&mut self, desk: &mut Desk, consumer: ConsumerId) {
+        self.tell(desk, consumer, |channel| Event::ConsumerCancelled { channel, consumer });
+        if self.cancel(desk, consumer) {
+            desk.chore(Chore::DeleteQueue { queue: self.profile.id, why: "last consumer gone" });
+        }
+    }
+
+    /// Up to which message it may have handed some out, if it is durable and has messages.
+    pub(crate) fn handed_out(&self) -> Option<(QueueId, Seq)> {
+        let highest = self.machine.highest_delivered().max(self.handed_out_before);
+        highest.filter(|_| self.profile.durable).map(|highest| (self.profile.id, highest))
+    }
+
+    /// Releases what was held for a delivery that will not happen any more (its consumer settled
+    /// on delivery, so for the machine it is gone).
+    fn release_unsent(&mut self, desk: &mut Desk) {
+        if self.held.is_empty() {
+            return;
+        }
+        let waiting: BTreeSet<u64> = self.outgoing.iter().map(|one| one.seq().0).collect();
+        let lost: Vec<u64> = self.held.difference(&waiting).copied().collect();
+        for position in lost {
+            self.held.remove(&position);
+            self.release(desk, Seq(position), Seq(position));
+        }
+    }
+
+    /// A subscription.
+    pub(crate) fn consume(&mut self, desk: &mut Desk, consume: Consume) {
+        self.used_at = desk.now;
+        let (prefetch, granted) = match consume.flow {
+            amqp::request::Flow::Prefetch(count) => (count, false),
+            amqp::request::Flow::Granted => (0, true),
+        };
+        let subscription = Subscription {
+            consumer: consume.consumer,
+            prefetch,
+            granted,
+            no_ack: consume.no_ack,
+            exclusive: consume.exclusive,
+            priority: consume.priority,
+            timeout: consume.timeout,
+            window_bytes: desk.consumer_window,
+        };
+        let reply =
+            self.machine.apply(desk.now, QueueCommand::Consume(subscription), &mut desk.effects);
+        if reply == Reply::ExclusiveUse {
+            drop(consume.answer.send(Consumed::ExclusiveUse));
+            self.perform(desk, None);
+            return;
+        }
+        let timeout = consume.timeout.or(self.machine.settings().consumer_timeout);
+        let view = ConsumerView {
+            id: consume.consumer,
+            connection: consume.origin.id,
+            channel: consume.channel,
+            tag: consume.tag,
+            no_ack: consume.no_ack,
+            exclusive: consume.exclusive,
+            prefetch,
+            arguments: consume.arguments,
+            user: consume.user,
+            timeout: timeout.map(|timeout| timeout.0),
+        };
+        let outbox = desk.outboxes.join(&consume.origin);
+        let entry = Consumer { id: consume.consumer, outbox, view };
+        let at = self.consumers.partition_point(|one| one.id < entry.id);
+        self.consumers.insert(at, entry);
+        // The answer overtakes the deliveries, which are flushed at the end of the turn.
+        if consume.answer.send(Consumed::Done).is_err() {
+            self.gone(desk, consume.consumer);
+            return;
+        }
+        self.perform(desk, None);
+    }
+
+    /// `basic.get`.
+    pub(crate) fn get(&mut self, desk: &mut Desk, no_ack: bool, answer: oneshot::Sender<Got>) {
+        self.used_at = desk.now;
+        let reply = self.machine.apply(desk.now, QueueCommand::Get { no_ack }, &mut desk.effects);
+        match reply {
+            Reply::Got { seq, redelivered, remaining, .. } => {
+                if no_ack {
+                    self.counters.got_no_ack += 1;
+                    self.held.insert(seq.0);
+                } else {
+                    self.counters.got += 1;
+                }
+                self.counters.redelivered += u64::from(redelivered);
+                self.outgoing.push_back(Outgoing::Get { seq, redelivered, remaining, no_ack, answer });
+            }
+            Reply::SingleActive => drop(answer.send(Got::SingleActive)),
+            _ => {
+                self.counters.got_empty += 1;
+                drop(answer.send(Got::Empty));
+            }
+        }
+        self.perform(desk, None);
+        self.pump_outgoing(desk);
+    }
+
+    /// Removes what is ready.
+    pub(crate) fn purge(&mut self, desk: &mut Desk) -> u64 {
+        self.used_at = desk.now;
+        let reply = self.machine.apply(desk.now, QueueCommand::Purge, &mut desk.effects);
+        self.perform(desk, None);
+        match reply {
+            Reply::Count(count) => count,
+            _ => 0,
+        }
+    }
+
+    /// Ends the queue if the conditions hold. What remains is dropped by the caller.
+    pub(crate) fn delete(&mut self, desk: &mut Desk, if_unused: bool, if_empty: bool) -> Deleted {
+        let reply = self.machine.apply(
+            desk.now,
+            QueueCommand::Delete { if_unused, if_empty },
+            &mut desk.effects,
+        );
+        let deleted = match reply {
+            Reply::InUse => Deleted::InUse,
+            Reply::NotEmpty => Deleted::NotEmpty,
+            Reply::Count(count) => Deleted::Done(count),
+            _ => Deleted::Done(0),
+        };
+        self.perform(desk, None);
+        if matches!(deleted, Deleted::Done(_)) {
+            for consumer in std::mem::take(&mut self.consumers) {
+                desk.outboxes.leave(consumer.outbox);
+            }
+            self.report(desk);
+            desk.body_bytes -= self.counted_bytes;
+            self.puts.clear();
+            self.releases.clear();
+            self.notes.clear();
+            if self.in_journal {
+                desk.ops.push(Op::Drop { stream: self.stream() });
+            }
+        }
+        deleted
+    }
+
+    /// Other policies, another dead-letter target.
+    pub(crate) fn configure(&mut self, desk: &mut Desk, profile: Profile) {
+        let settings = profile.settings.clone();
+        self.profile = profile;
+        if *self.machine.settings() != settings {
+            self.apply(desk, QueueCommand::Configure(settings));
+        }
+    }
+
+    /// It was declared again.
+    pub(crate) fn touch(&mut self, desk: &mut Desk) {
+        self.used_at = desk.now;
+        self.apply(desk, QueueCommand::Touch);
+    }
+
+    /// Its deadline has come.
+    pub(crate) fn tick(&mut self, desk: &mut Desk) {
+        self.apply(desk, QueueCommand::Tick);
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        self.machine.next_deadline()
+    }
+
+    pub(crate) fn ready(&self) -> u64 {
+        self.machine.ready()
+    }
+
+    pub(crate) fn consumer_count(&self) -> u64 {
+        self.consumers.len() as u64
+    }
+
+    fn apply(&mut self, desk: &mut Desk, command: QueueCommand) {
+        self.machine.apply(desk.now, command, &mut desk.effects);
+        self.perform(desk, None);
+    }
+
+    /// Performs the effects of one command, in order.
+    fn perform(&mut self, desk: &mut Desk, fresh: Option<Fresh<'_>>) {
+        if desk.effects.is_empty() {
+            if let Some(fresh) = fresh {
+                self.keep(fresh);
+            }
+            return;
+        }
+        let mut effects = std::mem::take(&mut desk.effects);
+        let mut keep = fresh;
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Deliver { consumer, seq, redelivered, delivery_count } => {
+                    let outgoing = Outgoing::Deliver { consumer, seq, redelivered, delivery_count };
+                    self.deliver(desk, outgoing, keep);
+                }
+                Effect::Release { first, last } => {
+                    if let Some(arrived) = keep
+                        && first <= arrived.seq
+                        && arrived.seq <= last
+                    {
+                        if self.held.contains(&arrived.seq.0) {
+                            self.keep(arrived);
+                        }
+                        keep = None;
+                    }
+                    self.release(desk, first, last);
+                }
+                Effect::DeadLetter { seq, reason } => {
+                    if let Some(arrived) = keep
+                        && arrived.seq == seq
+                    {
+                        self.keep(arrived);
+                        keep = None;
+                    }
+                    self.count_death(reason);
+                    self.dead.push_back(Dead { seq: Some(seq), message: None, reason });
+                }
+                Effect::Noted { seq } => self.notes.push(seq),
+                Effect::Demand { consumer } => self.tell(desk, consumer, |channel| {
+                    Event::Demand { channel, consumer }
+                }),
+                Effect::GrantUnused { consumer, count } => self.tell(desk, consumer, |channel| {
+                    Event::GrantUnused { channel, consumer, count }
+                }),
+                Effect::ConsumerCancelled { consumer } => self.tell(desk, consumer, |channel| {
+                    Event::ConsumerCancelled { channel, consumer }
+                }),
+                Effect::TimedOut { consumer, returned } => {
+                    self.time_out(desk, consumer, returned);
+                }
+                Effect::ActiveChanged { consumer } => self.active = consumer,
+                Effect::Expired => {
+                    desk.chore(Chore::DeleteQueue { queue: self.profile.id, why: "idle too long" });
+                }
+                Effect::LastConsumerGone => {
+                    if desk.answers_last_consumer {
+                        desk.last_consumer_gone = true;
+                    } else {
+                        desk.chore(Chore::DeleteQueue {
+                            queue: self.profile.id,
+                            why: "last consumer gone",
+                        });
+                    }
+                }
+            }
+        }
+        desk.effects = effects;
+        if let Some(fresh) = keep {
+            self.keep(fresh);
+        }
+        if !self.dead.is_empty() {
+            self.pump_dead(desk);
+        }
+    }
+
+    /// The effects of an arrival that was refused: all it can bring is its own dead-lettering.
+    fn perform_rejected(&mut self, desk: &mut Desk, message: &Message) {
+        let refused = self.next_seq;
+        let mut own = None;
+        desk.effects.retain(|effect| match effect {
+            Effect::DeadLetter { seq, reason } if *seq == refused => {
+                own = Some(*reason);
+                false
+            }
+            _ => true,
+        });
+        self.perform(desk, None);
+        if let Some(reason) = own {
+            self.count_death(reason);
+            self.dead.push_back(Dead { seq: None, message: Some(message.clone()), reason });
+            self.pump_dead(desk);
+        }
+    }
+
+    fn keep(&mut self, fresh: Fresh<'_>) {
+        // A message that is only here would pin the whole read buffer that it came in.
+        let message =
+            if fresh.journalled { fresh.message.clone() } else { fresh.message.detach() };
+        self.bodies.insert(fresh.seq, Body { message, journalled: fresh.journalled });
+    }
+
+    fn deliver(&mut self, desk: &mut Desk, outgoing: Outgoing, fresh: Option<Fresh<'_>>) {
+        let Outgoing::Deliver { consumer, seq, .. } = outgoing else { return };
+        let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) else { return };
+        if self.outgoing.is_empty() {
+            let message = match fresh {
+                Some(fresh) if fresh.seq == seq => Some(fresh.message.clone()),
+                _ => self.bodies.get(seq).map(|body| body.message.clone()),
+            };
+            if let Some(message) = message {
+                self.send(desk, &outgoing, message);
+                return;
+            }
+        }
+        if self.consumers[at].view.no_ack {
+            self.held.insert(seq.0);
+        }
+        self.outgoing.push_back(outgoing);
+        self.read(desk);
+    }
+
+    fn send(&mut self, desk: &mut Desk, outgoing: &Outgoing, message: Message) {
+        let Outgoing::Deliver { consumer, seq, redelivered, delivery_count } = *outgoing else {
+            return;
+        };
+        let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) else { return };
+        let to = &self.consumers[at];
+        if to.view.no_ack {
+            self.counters.delivered_no_ack += 1;
+        } else {
+            self.counters.delivered += 1;
+        }
+        self.counters.redelivered += u64::from(redelivered);
+        let message = if delivery_count > 0 && self.machine.settings().delivery_limit.is_some() {
+            let count = AMQPValue::LongLongInt(i64::from(delivery_count));
+            death::with_header(&message, "x-delivery-count", count)
+        } else {
+            message
+        };
+        let delivery = Delivery {
+            channel: to.view.channel,
+            consumer: Some(consumer),
+            queue: self.profile.id,
+            seq,
+            redelivered,
+            message,
+        };
+        tracing::trace!(target: "walk", "deliver");
+        desk.outboxes.push(to.outbox, Event::Deliver(delivery));
+    }
+
+    /// Sends what waited for bodies, as far as they are there.
+    fn pump_outgoing(&mut self, desk: &mut Desk) {
+        while let Some(front) = self.outgoing.front() {
+            let seq = front.seq();
+            let Some(body) = self.bodies.get(seq) else {
+                self.read(desk);
+                return;
+            };
+            let message = body.message.clone();
+            let Some(front) = self.outgoing.pop_front() else { return };
+            match front {
+                Outgoing::Deliver { .. } => self.send(desk, &front, message),
+                Outgoing::Get { redelivered, remaining, no_ack, answer, .. } => {
+                    let got = Got::Message { seq, redelivered, message, remaining };
+                    if answer.send(got).is_err() && !no_ack {
+                        // The connection is gone: nobody will settle it.
+                        let one = Unsettled { queue: self.profile.id, seq, consumer: None };
+                        self.settle(desk, &[one], Settlement::Lost);
+                    }
+                }
+            }
+            if self.held.remove(&seq.0) {
+                self.release(desk, seq, seq);
+            }
+        }
+    }
+
+    /// Starts reading what is missing at the heads of `outgoing` and `dead`, and what follows.
+    fn read(&mut self, desk: &mut Desk) {
+        if self.reading {
+            return;
+        }
+        let mut seqs: Vec<Seq> = Vec::new();
+        let mut bytes = 0;
+        let wanted = self
+            .outgoing
+            .iter()
+            .map(Outgoing::seq)
+            .chain(self.dead.iter().take(DEAD_IN_FLIGHT).filter_map(|dead| dead.seq));
+        for seq in wanted {
+            if seqs.len() >= READ_MESSAGES || (bytes >= READ_BYTES && !seqs.is_empty()) {
+                break;
+            }
+            if self.bodies.get(seq).is_none() {
+                seqs.push(seq);
+                bytes += self.machine.head(seq).map_or(0, |head| u64::from(head.bytes));
+            }
+        }
+        // What will be delivered next lies next to it in the journal.
+        if let Some(next) = self.machine.oldest_ready() {
+            let ahead = next.0..self.next_seq.0.min(next.0 + READ_MESSAGES as u64);
+            for seq in ahead.map(Seq) {
+                if seqs.len() >= READ_MESSAGES || bytes >= READ_BYTES {
+                    break;
+                }
+                if self.bodies.get(seq).is_none()
+                    && let Some(head) = self.machine.head(seq)
+                    && !seqs.contains(&seq)
+                {
+                    seqs.push(seq);
+                    bytes += u64::from(head.bytes);
+                }
+            }
+        }
+        if seqs.is_empty() {
+            return;
+        }
+        self.reading = true;
+        self.counters.disk_reads += seqs.len() as u64;
+        desk.read(self.profile.id, seqs);
+    }
+
+    /// Bodies have come from the journal; `None`: it cannot be read.
+    pub(crate) fn on_read(&mut self, desk: &mut Desk, bodies: Vec<(Seq, Option<Bytes>)>) {
+        self.reading = false;
+        let mut unreadable = BTreeSet::new();
+        for (seq, bytes) in bodies {
+            let message = bytes.and_then(|bytes| Message::decode(bytes).ok());
+            match message {
+                Some(message) => {
+                    let wanted = self.machine.head(seq).is_some()
+                        || self.held.contains(&seq.0)
+                        || self.dead.iter().any(|dead| dead.seq == Some(seq));
+                    if wanted && self.bodies.get(seq).is_none() {
+                        self.bodies.insert(seq, Body { message, journalled: true });
+                    }
+                }
+                None => {
+                    unreadable.insert(seq);
+                }
+            }
+        }
+        if !unreadable.is_empty() {
+            self.lose(desk, &unreadable);
+        }
+        self.pump_outgoing(desk);
+        self.pump_dead(desk);
+    }
+
+    /// Messages whose bodies are damaged on disk cannot be delivered. What waited for them goes on.
+    fn lose(&mut self, desk: &mut Desk, unreadable: &BTreeSet<Seq>) {
+        let waiting: BTreeSet<Seq> = self
+            .outgoing
+            .iter()
+            .map(Outgoing::seq)
+            .chain(self.dead.iter().filter_map(|dead| dead.seq))
+            .filter(|seq| unreadable.contains(seq))
+            .collect();
+        if waiting.is_empty() {
+            return; // read ahead of time; it is tried again when it is needed
+        }
+        tracing::error!(
+            queue = %self.profile.name, vhost = %self.profile.vhost, count = waiting.len(),
+            "stored messages cannot be read back and are dropped"
+        );
+        let mut settled = Vec::new();
+        let id = self.profile.id;
+        self.outgoing.retain_mut(|one| {
+            if !waiting.contains(&one.seq()) {
+                return true;
+            }
+            let consumer = match one {
+                Outgoing::Deliver { consumer, .. } => Some(*consumer),
+                Outgoing::Get { .. } => None,
+            };
+            settled.push(Unsettled { queue: id, seq: one.seq(), consumer });
+            false
+        });
+        self.dead.retain(|dead| dead.seq.is_none_or(|seq| !waiting.contains(&seq)));
+        for one in &settled {
+            self.machine.apply(
+                desk.now,
+                QueueCommand::Settle {
+                    consumer: one.consumer,
+                    first: one.seq,
+                    last: one.seq,
+                    outcome: QueueOutcome::Accept,
+                    more: false,
+                },
+                &mut desk.effects,
+            );
+            self.perform(desk, None);
+        }
+        for seq in waiting {
+            self.held.remove(&seq.0);
+            self.release(desk, seq, seq);
+        }
+    }
+
+    /// Sends dead messages on, a bounded number at once.
+    fn pump_dead(&mut self, desk: &mut Desk) {
+        while self.dead_in_flight < DEAD_IN_FLIGHT {
+            let Some(front) = self.dead.front_mut() else { return };
+            let message = match (front.message.take(), front.seq) {
+                (Some(message), _) => message,
+                (None, Some(seq)) => match self.bodies.get(seq) {
+                    Some(body) => body.message.clone(),
+                    None => {
+                        self.read(desk);
+                        return;
+                    }
+                },
+                (None, None) => {
+                    self.dead.pop_front();
+                    continue;
+                }
+            };
+            let Some(dead) = self.dead.pop_front() else { return };
+            let sent = desk.dead_letter(&self.profile, &message, dead.reason, dead.seq);
+            match (sent, dead.seq) {
+                (true, Some(_)) => self.dead_in_flight += 1,
+                (false, Some(seq)) => self.release(desk, seq, seq),
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// A dead message has been taken by its targets.
+    pub(crate) fn on_dead_lettered(&mut self, desk: &mut Desk, seq: Seq) {
+        self.dead_in_flight = self.dead_in_flight.saturating_sub(1);
+        self.release(desk, seq, seq);
+        self.pump_dead(desk);
+    }
+
+    fn count_death(&mut self, reason: Reason) {
+        if self.profile.dead_letter.is_none() {
+            return;
+        }
+        match reason {
+            Reason::Rejected => self.counters.dead_rejected += 1,
+            Reason::Expired => self.counters.dead_expired += 1,
+            Reason::MaxLen => self.counters.dead_maxlen += 1,
+            Reason::DeliveryLimit => self.counters.dead_delivery_limit += 1,
+        }
+    }
+
+    /// Messages are gone: from memory, from this turn's puts, from the journal.
+    fn release(&mut self, desk: &mut Desk, first: Seq, last: Seq) {
+        if !self.held.is_empty()
+            && let Some(&position) = self.held.range(first.0..=last.0).next()
+        {
+            // Held for a delivery that waits for its body: released when it is sent.
+            if first.0 < position {
+                self.release(desk, first, Seq(position - 1));
+            }
+            if position < last.0 {
+                self.release(desk, Seq(position + 1), last);
+            }
+            return;
+        }
+        let stored = self.bodies.remove_range(first, last);
+        let mut put = 0;
+        while let Some((seq, ..)) = self.puts.last()
+            && first <= *seq
+            && *seq <= last
+        {
+            self.puts.pop();
+            put += 1;
+        }
+        if put == 0 && !self.puts.is_empty() {
+            let from = self.puts.partition_point(|(seq, ..)| *seq < first);
+            let to = self.puts.partition_point(|(seq, ..)| *seq <= last);
+            put += (to - from) as u64;
+            self.puts.drain(from..to);
+        }
+        if !stored || !self.in_journal || put == last.0 - first.0 + 1 {
+            return;
+        }
+        tracing::trace!(target: "walk", "release");
+        match self.releases.last_mut() {
+            Some((_, end)) if end.next() == first => *end = last,
+            _ => self.releases.push((first, last)),
+        }
+    }
+
+    fn tell(&self, desk: &mut Desk, consumer: ConsumerId, event: impl FnOnce(ChannelId) -> Event) {
+        if let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) {
+            let to = &self.consumers[at];
+            desk.outboxes.push(to.outbox, event(to.view.channel));
+        }
+    }
+
+    fn time_out(&self, desk: &mut Desk, consumer: ConsumerId, returned: u64) {
+        let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) else { return };
+        let to = &self.consumers[at];
+        let timeout = to.view.timeout.unwrap_or_default();
+        tracing::warn!(
+            queue = %self.profile.name, vhost = %self.profile.vhost, consumer = %to.view.tag,
+            returned, timeout_ms = timeout, "consumer held messages too long"
+        );
+        let channel = to.view.channel;
+        let text = format!(
+            "delivery acknowledgement on channel {channel} timed out. Timeout value used: \
+             {timeout} ms. This timeout value can be configured, see consumers doc guide to learn more"
+        );
+        let error = Error { code: 406, text };
+        desk.outboxes.push(to.outbox, Event::CloseChannel { channel, error });
+    }
+
+    fn forget_consumer(&mut self, desk: &mut Desk, consumer: ConsumerId) {
+        if let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) {
+            let gone = self.consumers.remove(at);
+            desk.outboxes.leave(gone.outbox);
+        }
+    }
+
+    /// Adds this turn's operations to the journal's batch; returns whether there are puts.
+    pub(crate) fn hand_over(&mut self, ops: &mut Vec<Op>) -> bool {
+        let stream = self.stream();
+        let any = !self.puts.is_empty();
+        self.handing = any;
+        self.counters.disk_writes += self.puts.len() as u64;
+        self.in_journal |= any;
+        for (seq, head, payload) in self.puts.drain(..) {
+            ops.push(Op::Put { stream, seq, head, payload });
+        }
+        for seq in self.notes.drain(..) {
+            // Transient messages have nothing to note; the journal passes over what it does not have.
+            if self.in_journal
+                && let Some(head) = self.machine.head(seq)
+            {
+                ops.push(Op::Note { stream, seq, bytes: stored_head(head, false) });
+            }
+        }
+        for (first, last) in self.releases.drain(..) {
+            ops.push(Op::Release { stream, first, last });
+        }
+        any
+    }
+
+    /// The turn's operations were handed to the journal under `lsn`, which has synced `durable`.
+    pub(crate) fn handed(&mut self, lsn: Lsn, durable: Lsn) {
+        if std::mem::take(&mut self.handing) {
+            self.bodies.synced(durable);
+            self.bodies.handed(lsn, Seq(self.next_seq.0 - 1));
+        }
+    }
+
+    /// The journal has synced up to `lsn`: bodies up to there may be dropped.
+    pub(crate) fn synced(&mut self, lsn: Lsn, keep: u64) {
+        self.bodies.synced(lsn);
+        self.bodies.evict(keep);
+    }
+
+    /// Reports to the desk what has changed since the last report.
+    pub(crate) fn report(&mut self, desk: &mut Desk) {
+        let bytes = self.bodies.bytes();
+        desk.body_bytes = desk.body_bytes + bytes - self.counted_bytes;
+        self.counted_bytes = bytes;
+        desk.counted.add_difference(&self.counters, &self.reported);
+        self.reported = self.counters;
+    }
+
+    pub(crate) fn view(&self) -> QueueView {
+        let messages = self.machine.ready() + self.machine.unsettled();
+        QueueView {
+            id: self.profile.id,
+            ready: self.machine.ready(),
+            unsettled: self.machine.unsettled(),
+            ready_bytes: self.machine.ready_bytes(),
+            unsettled_bytes: self.machine.unsettled_bytes(),
+            in_memory: self.bodies.len() as u64,
+            in_memory_bytes: self.bodies.bytes(),
+            persistent: if self.profile.durable { messages } else { 0 },
+            consumers: self.consumers.iter().map(|one| one.view.clone()).collect(),
+            active: self.active,
+            counters: self.counters,
+            used_at: self.used_at.0,
+        }
+    }
+}
+
+fn stored_head(head: queue::head::Head, spilled: bool) -> Head {
+    let mut bytes = [0; STORED_HEAD_LEN];
+    bytes[..queue::head::Head::LEN].copy_from_slice(&head.encode());
+    bytes[queue::head::Head::LEN] = u8::from(spilled);
+    Head::new(&bytes)
+}

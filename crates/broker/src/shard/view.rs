@@ -1,0 +1,50 @@
+//! What a shard shows of its queues.
+
+use amq_protocol_types::FieldTable;
+use amqp::request::ChannelId;
+use model::id::{ConnectionId, ConsumerId, QueueId};
+
+use crate::totals::Counters;
+
+/// One queue, now.
+#[derive(Debug, Clone)]
+pub(crate) struct QueueView {
+    pub(crate) id: QueueId,
+    pub(crate) ready: u64,
+    pub(crate) unsettled: u64,
+    pub(crate) ready_bytes: u64,
+    pub(crate) unsettled_bytes: u64,
+    /// Messages whose bodies are in memory, and the bytes of these.
+    pub(crate) in_memory: u64,
+    pub(crate) in_memory_bytes: u64,
+    pub(crate) persistent: u64,
+    pub(crate) consumers: Vec<ConsumerView>,
+    pub(crate) active: Option<ConsumerId>,
+    pub(crate) counters: Counters,
+    /// When it last did anything, in milliseconds since the Unix epoch.
+    pub(crate) used_at: u64,
+}
+
+/// One consumer, now.
+#[derive(Debug, Clone)]
+pub(crate) struct ConsumerView {
+    pub(crate) id: ConsumerId,
+    pub(crate) connection: ConnectionId,
+    pub(crate) channel: ChannelId,
+    pub(crate) tag: String,
+    pub(crate) no_ack: bool,
+    pub(crate) exclusive: bool,
+    pub(crate) prefetch: u16,
+    pub(crate) arguments: FieldTable,
+    pub(crate) user: std::sync::Arc<str>,
+    /// Its time-out in milliseconds, if it has one.
+    pub(crate) timeout: Option<u64>,
+}
+
+/// A whole shard, now.
+#[derive(Debug, Clone)]
+pub(crate) struct ShardView {
+    pub(crate) queues: Vec<QueueView>,
+    /// Bytes of bodies in memory.
+    pub(crate) body_bytes: u64,
+}
