@@ -70,6 +70,9 @@ pub struct Routed {
     pub matched: bool,
     /// An alternate exchange had a part in it.
     pub via_alternate: bool,
+    /// Only the keys decided: the answer is the same for every message with these keys as long as
+    /// the snapshot is the same.
+    pub by_keys_alone: bool,
 }
 
 impl Routes {

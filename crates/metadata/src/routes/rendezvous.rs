@@ -67,6 +67,10 @@ impl Rendezvous {
         Self { subject, contestants: Compact::default() }
     }
 
+    pub(crate) fn reads_keys_alone(&self) -> bool {
+        self.subject == Subject::RoutingKey
+    }
+
     pub(crate) fn bind(&mut self, hop: Hop, binding: &Binding) {
         let weight = f64::from(weight(&binding.routing_key).unwrap_or(1));
         let entry = Entry::new(hop, binding);

@@ -66,6 +66,19 @@ impl Table {
         }
     }
 
+    /// Whether content and chance have no part in it.
+    pub(crate) fn reads_keys_alone(&self) -> bool {
+        match self {
+            Self::Default
+            | Self::Direct(_)
+            | Self::Fanout(_)
+            | Self::Topic(_)
+            | Self::ModulusHash(_) => true,
+            Self::ConsistentHash(rendezvous) => rendezvous.reads_keys_alone(),
+            Self::Headers(_) | Self::Random(_) => false,
+        }
+    }
+
     /// Gives `sink` every hop whose binding matches one of the keys. Types that choose one
     /// destination look at the first key only.
     pub(crate) fn route<'r>(

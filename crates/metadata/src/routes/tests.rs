@@ -178,6 +178,54 @@ fn case_025_each_message_to_its_own_queue() {
 }
 
 #[test]
+fn case_104_many_topic_bindings() {
+    let mut state = state();
+    state.add_exchange("t", "topic");
+    state.add_queue("q");
+    let binding = |number: u32| to_queue("t", &format!("a.{number}.*"), "q");
+    let mut half = state.clone();
+    for number in 0..20_000 {
+        state.add_binding(binding(number));
+        if number == 9_999 {
+            half = state.clone();
+        }
+    }
+    assert_eq!(state.routed("t", "a.19999.x", &NoContent), ["q"]);
+    for number in 0..20_000 {
+        state.drop_binding(binding(number));
+    }
+    assert_eq!(state.bindings("/").count(), 0);
+    assert!(state.routed("t", "a.19999.x", &NoContent).is_empty());
+    // A snapshot from before still says what it said.
+    assert_eq!(half.routed("t", "a.9999.x", &NoContent), ["q"]);
+    assert!(half.routed("t", "a.10000.x", &NoContent).is_empty());
+}
+
+#[test]
+fn what_decides() {
+    let mut state = state();
+    for (name, kind, alone) in [
+        ("d", "direct", true),
+        ("t", "topic", true),
+        ("h", "headers", false),
+        ("r", "x-random", false),
+        ("c", "x-consistent-hash", true),
+    ] {
+        state.add_exchange(name, kind);
+        let vhost = state.routes().vhost("/").unwrap();
+        let exchange = vhost.exchange(name).unwrap();
+        let routed = vhost.route(exchange, "k", &NoContent, &mut RouteSet::new());
+        assert_eq!(routed.by_keys_alone, alone, "{name}");
+    }
+    // One on the way that looks at headers is enough.
+    state.add_binding(to_exchange("d", "k", "h"));
+    let vhost = state.routes().vhost("/").unwrap();
+    let exchange = vhost.exchange("d").unwrap();
+    let route = |key| vhost.route(exchange, key, &NoContent, &mut RouteSet::new()).by_keys_alone;
+    assert!(!route("k") && route("other"));
+}
+
+#[test]
 fn direct_fanout_and_default() {
     let mut state = state();
     for name in ["q1", "q2", "q3"] {

@@ -24,10 +24,12 @@ pub(super) fn walk(
     let mut sink = Sink { vhost, out, lists, queues: 0, exchanges: SmallVec::new() };
     let mut seen = Seen::default();
     let mut via_alternate = false;
+    let mut by_keys_alone = true;
     let mut exchange = first;
     loop {
         seen.insert(&exchange.name);
         let before = (sink.queues, sink.exchanges.len());
+        by_keys_alone &= exchange.table.reads_keys_alone();
         exchange.table.route(routing_keys, content, &mut sink);
         if before == (sink.queues, sink.exchanges.len())
             && let Some(alternate) = &exchange.alternate
@@ -48,7 +50,7 @@ pub(super) fn walk(
     if lists > 1 {
         out.dedup();
     }
-    Routed { matched, via_alternate }
+    Routed { matched, via_alternate, by_keys_alone }
 }
 
 /// Where tables put the hops that match.

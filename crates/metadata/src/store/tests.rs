@@ -229,6 +229,8 @@ fn damaged_records_are_named() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
     /// Commands in any order, many of them refused: the records that outcomes carry are always
     /// those of the state, and a replay of encoded commands ends in the same state.
     #[test]

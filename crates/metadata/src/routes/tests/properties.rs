@@ -83,7 +83,7 @@ fn command() -> impl Strategy<Value = Command> {
                     Some(name) => table([("alternate-exchange", text(&name))]),
                     None => FieldTable::default(),
                 };
-                let declare = DeclareExchange { arguments, auto_delete, ..exchange(&name, kind) };
+                let declare = DeclareExchange { auto_delete, arguments, ..exchange(&name, kind) };
                 Command::DeclareExchange(declare)
             }
         ),
