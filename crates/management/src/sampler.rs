@@ -17,6 +17,7 @@ use model::id::{ConnectionId, QueueId};
 use serde_json::{Value, json};
 
 use crate::view::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
+use crate::view::node::NodeStats;
 
 /// Time between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(5);
@@ -33,6 +34,8 @@ pub struct Sample {
     pub messages: MessageCounters,
     /// The node's comings and goings.
     pub churn: ChurnCounters,
+    /// The node itself.
+    pub node: NodeStats,
     /// All queues together: ready and unsettled.
     pub depth: Depth,
     /// Queues.
@@ -104,6 +107,15 @@ impl Rates {
         rate(before, after, elapsed_ms)
     }
 
+    /// Something made of each of the two samples.
+    pub fn map<T>(&self, make: impl Fn(&Sample) -> T) -> Pair<T> {
+        let elapsed_ms = match self.previous.at_ms {
+            0 => 0,
+            before => self.latest.at_ms.saturating_sub(before),
+        };
+        Pair { before: make(&self.previous), after: make(&self.latest), elapsed_ms }
+    }
+
     /// Samples of the node's totals of the last `age_s` seconds, oldest first.
     pub fn history(
         &self,
@@ -113,6 +125,21 @@ impl Rates {
         let from = self.latest.at_ms.saturating_sub(age_s.saturating_mul(1000));
         let points = self.history.iter().filter(|point| point.at_ms >= from);
         points.map(|point| (point.at_ms, value(&point.messages, &point.depth))).collect()
+    }
+}
+
+/// Something made of two samples, and the time between them.
+#[derive(Debug, Clone)]
+pub struct Pair<T> {
+    before: T,
+    after: T,
+    elapsed_ms: u64,
+}
+
+impl<T> Pair<T> {
+    /// Growth or fall per second; 0 if there are no two samples yet.
+    pub fn change(&self, total: impl Fn(&T) -> u64) -> f64 {
+        rate(total(&self.before), total(&self.after), self.elapsed_ms)
     }
 }
 

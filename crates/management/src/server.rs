@@ -107,6 +107,7 @@ pub async fn sample<N: Node>(node: &N) -> Sample {
         at_ms: now_ms(),
         messages: counters.messages,
         churn: counters.churn,
+        node: node.stats(),
         depth,
         queues,
         exchanges: node.exchange_counters(),

@@ -11,20 +11,20 @@ use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
 use crate::node::Node;
-use crate::sampler::details;
+use crate::sampler::{Rates, details};
 use crate::version;
 use crate::view::node::{Listener, NodeStats};
 
 /// `GET /nodes`.
 pub(super) fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     call.monitor()?;
-    list::respond(vec![show(&call.node.stats())], &call.query)
+    list::respond(vec![show(&call.node.stats(), &call.rates.lock())], &call.query)
 }
 
 /// `GET /nodes/NODE`.
 pub(super) fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.monitor()?;
-    Ok(list::one(&show(&named(call, name)?), &call.query))
+    Ok(list::one(&show(&named(call, name)?, &call.rates.lock()), &call.query))
 }
 
 /// `GET /nodes/NODE/memory`, `.../memory/relative`.
@@ -183,7 +183,23 @@ pub(super) fn exchange_types(stats: &NodeStats) -> Value {
     stats.exchange_types.iter().map(show).collect()
 }
 
-fn show(stats: &NodeStats) -> Value {
+/// A number of the node by name.
+type Number = (&'static str, fn(&NodeStats) -> u64);
+
+/// The numbers that have a rate.
+const NUMBERS: [Number; 9] = [
+    ("mem_used", |node| node.memory_used),
+    ("fd_used", |node| node.fd_used),
+    ("sockets_used", |node| node.sockets_used),
+    ("disk_free", |node| node.disk_free),
+    ("io_write_count", |node| node.journal.writes),
+    ("io_write_bytes", |node| node.journal.written_bytes),
+    ("io_read_count", |node| node.journal.reads),
+    ("io_read_bytes", |node| node.journal.read_bytes),
+    ("io_sync_count", |node| node.journal.syncs),
+];
+
+fn show(stats: &NodeStats, rates: &Rates) -> Value {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let data_dir = stats.data_dir.to_string_lossy();
     let config_files: Vec<_> =
@@ -202,17 +218,13 @@ fn show(stats: &NodeStats) -> Value {
         "uptime": now_ms().saturating_sub(stats.started_at_ms),
         "run_queue": 0,
         "processors": processors,
-        "fd_used": stats.fd_used,
         "fd_total": stats.fd_total,
-        "sockets_used": stats.sockets_used,
         "sockets_total": stats.connection_limit.unwrap_or(stats.fd_total),
         "proc_used": 0,
         "proc_total": 1_048_576,
-        "mem_used": stats.memory_used,
         "mem_limit": stats.memory_limit,
         "mem_alarm": stats.memory_alarm,
         "mem_calculation_strategy": "rss",
-        "disk_free": stats.disk_free,
         "disk_free_limit": stats.disk_free_limit,
         "disk_free_alarm": stats.disk_alarm,
         "rates_mode": "basic",
@@ -238,11 +250,6 @@ fn show(stats: &NodeStats) -> Value {
         "erlang_version": version::ERLANG,
         "product_name": version::PRODUCT,
         "product_version": version::OWN,
-        "io_write_count": journal.writes,
-        "io_write_bytes": journal.written_bytes,
-        "io_read_count": journal.reads,
-        "io_read_bytes": journal.read_bytes,
-        "io_sync_count": journal.syncs,
         "io_sync_avg_time": milliseconds(journal.sync_micros, journal.syncs),
         "gc_num": 0,
         "gc_bytes_reclaimed": 0,
@@ -250,20 +257,10 @@ fn show(stats: &NodeStats) -> Value {
     });
     if let (Value::Object(item), Value::Object(counts)) = (&mut item, counts) {
         item.extend(counts);
-        let with_details = [
-            "mem_used",
-            "fd_used",
-            "sockets_used",
-            "proc_used",
-            "disk_free",
-            "io_write_count",
-            "io_write_bytes",
-            "io_read_count",
-            "io_read_bytes",
-            "io_sync_count",
-        ];
-        for key in with_details {
-            item.insert(format!("{key}_details"), details(0.0));
+        for (name, value) in NUMBERS {
+            let rate = rates.change(|sample| Some(value(&sample.node)));
+            item.insert(name.to_owned(), json!(value(stats)));
+            item.insert(format!("{name}_details"), details(rate));
         }
     }
     item

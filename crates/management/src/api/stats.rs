@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::sampler::{Rates, Sample, details};
+use crate::sampler::{Pair, Rates, Sample, details};
 use crate::view::counters::{ExchangeCounters, MessageCounters};
 
 /// A total by name.
@@ -51,6 +51,21 @@ pub(super) fn exchange(
     sampled: impl Fn(&Sample) -> Option<&ExchangeCounters>,
 ) -> Value {
     fields(&EXCHANGE, counters, rates, sampled)
+}
+
+/// `message_stats` of sums over several objects.
+pub(super) fn sums<T>(
+    counters: &MessageCounters,
+    pair: &Pair<T>,
+    summed: impl Fn(&T) -> &MessageCounters,
+) -> Value {
+    let mut object = Map::new();
+    for (name, value) in MESSAGES {
+        let rate = pair.change(|sum| value(summed(sum))).max(0.0);
+        object.insert(name.to_owned(), Value::from(value(counters)));
+        object.insert(format!("{name}_details"), details(rate));
+    }
+    Value::Object(object)
 }
 
 fn fields<T>(

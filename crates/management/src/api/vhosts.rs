@@ -13,7 +13,7 @@ use crate::http::body::Body;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
 use crate::node::Node;
-use crate::sampler::details;
+use crate::sampler::{Depth, Sample, details};
 use crate::view::counters::MessageCounters;
 
 /// `GET /vhosts`: those that may be seen.
@@ -114,11 +114,10 @@ fn find<'a, N: Node>(call: &'a Call<'_, N>, name: &str) -> Outcome<&'a Vhost> {
     call.state.vhost(name).map(AsRef::as_ref).ok_or_else(Failure::not_found)
 }
 
-/// What is in a virtual host.
+/// What a virtual host's queues and connections do, as far as it is summed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Totals {
-    ready: u64,
-    unsettled: u64,
+    depth: Depth,
     received: u64,
     sent: u64,
     messages: MessageCounters,
@@ -130,17 +129,7 @@ impl Totals {
         for (id, queue) in call.node.queue_stats().await {
             let Some(entry) = call.state.queue_by_id(id) else { continue };
             let total = totals.entry(entry.vhost.to_string()).or_default();
-            total.ready += queue.ready;
-            total.unsettled += queue.unsettled;
-            let (sum, own) = (&mut total.messages, &queue.counters);
-            sum.publish += own.publish;
-            sum.deliver += own.deliver;
-            sum.deliver_no_ack += own.deliver_no_ack;
-            sum.get += own.get;
-            sum.get_no_ack += own.get_no_ack;
-            sum.get_empty += own.get_empty;
-            sum.redeliver += own.redeliver;
-            sum.ack += own.ack;
+            total.add(&queue.counters, Depth { ready: queue.ready, unsettled: queue.unsettled });
         }
         for connection in call.node.connections().await {
             let total = totals.entry(connection.vhost).or_default();
@@ -149,29 +138,61 @@ impl Totals {
         }
         totals
     }
+
+    /// The sums over a virtual host's queues in a sample.
+    fn of_sample<N: Node>(call: &Call<'_, N>, vhost: &str, sample: &Sample) -> Self {
+        let mut total = Self::default();
+        for queue in call.state.queues(vhost) {
+            if let Some((counters, depth)) = sample.queues.get(&queue.id) {
+                total.add(counters, *depth);
+            }
+        }
+        total
+    }
+
+    fn add(&mut self, own: &MessageCounters, depth: Depth) {
+        self.depth.ready += depth.ready;
+        self.depth.unsettled += depth.unsettled;
+        let sum = &mut self.messages;
+        sum.publish += own.publish;
+        sum.deliver += own.deliver;
+        sum.deliver_no_ack += own.deliver_no_ack;
+        sum.get += own.get;
+        sum.get_no_ack += own.get_no_ack;
+        sum.get_empty += own.get_empty;
+        sum.redeliver += own.redeliver;
+        sum.ack += own.ack;
+        sum.disk_reads += own.disk_reads;
+        sum.disk_writes += own.disk_writes;
+    }
 }
 
 fn show<N: Node>(call: &Call<'_, N>, vhost: &Vhost, totals: &BTreeMap<String, Totals>) -> Value {
+    type Field = (&'static str, fn(&Depth) -> u64);
     let total = totals.get(&*vhost.name).copied().unwrap_or_default();
+    let rates = call.rates.lock();
+    let sums = rates.map(|sample| Totals::of_sample(call, &vhost.name, sample));
     let mut item = definition(vhost);
     let Value::Object(object) = &mut item else { return item };
     let Value::Object(added) = json!({
         "cluster_state": { call.node.stats().name: "running" },
-        "messages": total.ready + total.unsettled,
-        "messages_details": details(0.0),
-        "messages_ready": total.ready,
-        "messages_ready_details": details(0.0),
-        "messages_unacknowledged": total.unsettled,
-        "messages_unacknowledged_details": details(0.0),
         "recv_oct": total.received,
-        "recv_oct_details": details(0.0),
         "send_oct": total.sent,
-        "send_oct_details": details(0.0),
-        "message_stats": stats::messages(&total.messages, &call.rates.lock(), |_| None),
+        "message_stats": stats::sums(&total.messages, &sums, |sum| &sum.messages),
     }) else {
         return item;
     };
     object.extend(added);
+    let depths: [Field; 3] = [
+        ("messages", |depth| depth.ready + depth.unsettled),
+        ("messages_ready", |depth| depth.ready),
+        ("messages_unacknowledged", |depth| depth.unsettled),
+    ];
+    for (name, value) in depths {
+        object.insert(name.to_owned(), json!(value(&total.depth)));
+        let rate = sums.change(|sum| value(&sum.depth));
+        object.insert(format!("{name}_details"), details(rate));
+    }
     item
 }
 
