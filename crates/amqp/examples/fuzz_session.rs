@@ -51,17 +51,13 @@ fn main() {
     let mut rounds = 0_u64;
     let mut tally = Tally::default();
     while began.elapsed() < Duration::from_secs(seconds) {
-        // printed before a panic's message through the hook below
         let round_seed = (seed << 32) + rounds;
         let round = Instant::now();
-        let result = std::panic::catch_unwind(|| converse(round_seed));
-        match result {
-            Ok(one) => tally.add(&one),
-            Err(_) => {
-                println!("round {rounds} of seed {seed} panicked");
-                std::process::exit(1);
-            }
-        }
+        let Ok(one) = std::panic::catch_unwind(|| converse(round_seed)) else {
+            println!("round {rounds} of seed {seed} panicked");
+            std::process::exit(1);
+        };
+        tally.add(&one);
         assert!(round.elapsed() < ROUND_MAX, "round {rounds} of seed {seed} took too long");
         rounds += 1;
     }
@@ -351,7 +347,7 @@ fn client_frame(random: &mut Random, number: u16) -> Vec<u8> {
         9 => basic(basic::AMQPMethod::Nack(basic::Nack {
             delivery_tag: tag,
             multiple: flag,
-            requeue: tag % 2 == 0,
+            requeue: tag.is_multiple_of(2),
         })),
         10 => basic(basic::AMQPMethod::Reject(basic::Reject { delivery_tag: tag, requeue: flag })),
         11 | 12 => basic(basic::AMQPMethod::Consume(basic::Consume {

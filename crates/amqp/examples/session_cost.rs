@@ -3,6 +3,7 @@
 //! `cargo run --release -p amqp --example session_cost`
 
 #![expect(clippy::print_stdout, reason = "its purpose")]
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
 use amqp::config::SessionConfig;
 use amqp::request::{Delivery, Event, Reply, Request};
@@ -79,7 +80,9 @@ fn publishes(size: usize, confirms: bool) {
     let mut session = session();
     if confirms {
         let mut input = BytesMut::new();
-        let select = amq_protocol::protocol::confirm::AMQPMethod::Select(Default::default());
+        let select = amq_protocol::protocol::confirm::AMQPMethod::Select(
+            amq_protocol::protocol::confirm::Select::default(),
+        );
         wire::method::write_method(
             &mut input,
             1,

@@ -289,6 +289,7 @@ where
         }
         let room = self.input.capacity() - self.input.len();
         let read = ready!(poll_read_buf(&mut self.socket.stream, context, &mut self.input))?;
+        tracing::trace!(target: "walk", "read");
         self.read_total += read as u64;
         if read == room {
             self.read_size = (self.read_size * 2).min(READ_MAX);

@@ -20,6 +20,7 @@ mod close;
 mod connection;
 mod content;
 mod event;
+mod malformed;
 mod method;
 mod reply;
 mod status;
@@ -34,7 +35,6 @@ use crate::requests::Requests;
 use bytes::{Buf, BytesMut};
 use std::sync::Arc;
 use wire::frame::{self, FrameError, Greeting, Kind};
-use wire::method::MethodError;
 use wire::output::Output;
 
 pub use status::{ChannelStatus, ConsumerStatus, SessionStatus};
@@ -317,16 +317,4 @@ fn describe(kind: Kind, channel: ChannelId, payload: &[u8]) -> String {
     let start = payload[..payload.len().min(16)].to_vec();
     let whole = payload.len() <= 16;
     FrameError::UnknownType { kind: kind as u8, channel, start, whole }.to_string()
-}
-
-/// A method that cannot be read.
-fn bad_method(channel: ChannelId, error: &MethodError) -> Failure {
-    let (code, ids) = match error {
-        MethodError::UnknownClass { class, method }
-        | MethodError::UnknownMethod { class, method } => {
-            (code::COMMAND_INVALID, (*class, *method))
-        }
-        MethodError::Syntax { class, method, .. } => (code::SYNTAX_ERROR, (*class, *method)),
-    };
-    Failure { channel, ids, error: Error::new(code, error.to_string()) }
 }

@@ -3,14 +3,47 @@
 use crate::request::{Outcome, Publish};
 use crate::unsettled::Tagged;
 
+/// Bytes of publishes that one transaction may hold back. They wait in the session, where no
+/// queue's limit sees them.
+pub(crate) const BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// Publishes and settlements since the last commit or rollback.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
-    pub(crate) publishes: Vec<Publish>,
+    /// Of the publishes.
+    bytes: usize,
+    publishes: Vec<Publish>,
     pub(crate) settlements: Vec<(Vec<Tagged>, Outcome)>,
 }
 
+/// The transaction holds more than [`BYTES_MAX`].
+#[derive(Debug)]
+pub(crate) struct TooLarge;
+
 impl Transaction {
+    /// Holds a publish back. The message is copied out of the buffer that it was read into, since
+    /// it may wait for long.
+    pub(crate) fn publish(&mut self, publish: Publish) -> Result<(), TooLarge> {
+        let message = publish.message.detach();
+        self.bytes += message.buffer_len() + size_of::<Publish>();
+        if self.bytes > BYTES_MAX {
+            return Err(TooLarge);
+        }
+        self.publishes.push(Publish { message, ..publish });
+        Ok(())
+    }
+
+    /// How many publishes are held back.
+    pub(crate) fn publishes(&self) -> usize {
+        self.publishes.len()
+    }
+
+    /// All publishes, in order.
+    pub(crate) fn take_publishes(&mut self) -> Vec<Publish> {
+        self.bytes = 0;
+        std::mem::take(&mut self.publishes)
+    }
+
     /// Everything that was settled, so that it can be held again.
     pub(crate) fn take_settled(&mut self) -> Vec<Tagged> {
         self.settlements.drain(..).flat_map(|(tagged, _)| tagged).collect()

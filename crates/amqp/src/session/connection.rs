@@ -1,7 +1,8 @@
 //! Channel 0: handshake, login, alarms.
 
+use super::malformed::bad_method;
 use super::reply::Waiting;
-use super::{Failure, Phase, Session, bad_method, unexpected_frame, unknown_frame};
+use super::{Failure, Phase, Session, unexpected_frame, unknown_frame};
 use crate::config::{CHANNEL_MAX_MIN, FRAME_MAX_MIN, Offer};
 use crate::error::code;
 use crate::request::{Error, Mechanism, Request};
@@ -86,7 +87,8 @@ impl Session {
                 let Some(ids) = method::ids(payload) else {
                     return Err(unknown_frame(kind, 0, payload));
                 };
-                let parsed = method::parse(payload).map_err(|error| bad_method(0, &error))?;
+                let parsed =
+                    method::parse(payload).map_err(|error| bad_method(0, payload, &error))?;
                 let result = match parsed {
                     AMQPClass::Connection(method) => self.on_connection_method(method),
                     _ => Err(self.unexpected_method()),

@@ -1,9 +1,11 @@
 //! Publishes: from three kinds of frames to one message.
 
-use super::{Failure, Session, bad_method, unknown_frame};
+use super::malformed::bad_method;
+use super::{Failure, Session, unknown_frame};
 use crate::channel::{Content, Slot};
 use crate::error::code;
 use crate::request::{ChannelId, Error, Publish};
+use crate::transaction;
 use bytes::BytesMut;
 use model::message::Message;
 use wire::content::{Assembly, ContentHeader};
@@ -34,7 +36,7 @@ impl Session {
         if size > self.config.message_size_max {
             return Some(Err(self.too_large(whole.channel, size)));
         }
-        Some(Ok(self.on_published(whole.channel, whole.mandatory, whole.message)))
+        Some(self.on_published(whole.channel, whole.mandatory, whole.message))
     }
 
     /// Whether the frame of `length` bytes at the front is a publish whose body will come in one
@@ -89,7 +91,8 @@ impl Session {
 
     /// `basic.publish`, the method alone.
     pub(super) fn on_publish_method(&mut self, number: ChannelId, payload: &[u8]) -> Published {
-        let publish = publish::parse(payload).map_err(|error| bad_method(number, &error))?;
+        let publish =
+            publish::parse(payload).map_err(|error| bad_method(number, payload, &error))?;
         if publish.immediate {
             return Err(immediate(number));
         }
@@ -142,10 +145,10 @@ impl Session {
                     return Err(self.too_large(number, header.body_size));
                 }
                 let publish =
-                    publish::parse(&method).map_err(|error| bad_method(number, &error))?;
+                    publish::parse(&method).map_err(|error| bad_method(number, &method, &error))?;
                 let assembly = Assembly::new(&publish, &header);
                 let mandatory = publish.mandatory;
-                Ok(self.on_assembly(number, mandatory, assembly))
+                self.on_assembly(number, mandatory, assembly)
             }
             Content::Body { mandatory, mut assembly } => {
                 if kind != Kind::Body {
@@ -155,58 +158,41 @@ impl Session {
                         "expected content body, got non content body frame instead",
                     ));
                 }
-                let missing = assembly.missing();
                 if assembly.push(payload).is_err() {
-                    let text = format!(
-                        "content body frame of {} bytes exceeds the {missing} bytes that are missing",
-                        payload.len()
-                    );
+                    let text = "content body frame exceeds remaining content size";
                     let error = Error::new(code::FRAME_ERROR, text);
                     return Err(Failure { channel: number, ids: publish::IDS, error });
                 }
-                Ok(self.on_assembly(number, mandatory, assembly))
+                self.on_assembly(number, mandatory, assembly)
             }
         }
     }
 
-    fn on_assembly(
-        &mut self,
-        number: ChannelId,
-        mandatory: bool,
-        assembly: Assembly,
-    ) -> Option<Publish> {
+    fn on_assembly(&mut self, number: ChannelId, mandatory: bool, assembly: Assembly) -> Published {
         if assembly.is_complete() {
             return self.on_published(number, mandatory, assembly.finish());
         }
         if let Some(channel) = self.channels.get(number) {
             channel.content = Content::Body { mandatory, assembly };
         }
-        None
+        Ok(None)
     }
 
     /// A message is complete: it goes to the broker, or waits for the commit.
     #[inline]
-    fn on_published(
-        &mut self,
-        number: ChannelId,
-        mandatory: bool,
-        message: Message,
-    ) -> Option<Publish> {
+    fn on_published(&mut self, number: ChannelId, mandatory: bool, message: Message) -> Published {
         if self.alarm.is_on() {
             self.block();
         }
-        let channel = self.channels.get(number)?;
+        let Some(channel) = self.channels.get(number) else { return Ok(None) };
         let confirm = channel.confirms.as_mut().map(|confirms| confirms.take_number());
         let publish = Publish { channel: number, confirm, mandatory, message };
-        match &mut channel.transaction {
-            None => Some(publish),
-            Some(transaction) => {
-                // it may wait for long: not in the buffer that it was read into
-                let message = publish.message.detach();
-                transaction.publishes.push(Publish { message, ..publish });
-                None
-            }
-        }
+        let Some(transaction) = &mut channel.transaction else { return Ok(Some(publish)) };
+        transaction.publish(publish).map_err(|_| {
+            let text = format!("transaction is larger than {} bytes", transaction::BYTES_MAX);
+            Failure { channel: number, ids: publish::IDS, error: Error::precondition_failed(text) }
+        })?;
+        Ok(None)
     }
 
     fn too_large(&self, channel: ChannelId, size: u64) -> Failure {
@@ -223,6 +209,6 @@ fn immediate(channel: ChannelId) -> Failure {
     Failure { channel, ids: publish::IDS, error }
 }
 
-fn out_of_order(channel: ChannelId, ids: (u16, u16), text: &str) -> Failure {
+pub(super) fn out_of_order(channel: ChannelId, ids: (u16, u16), text: &str) -> Failure {
     Failure { channel, ids, error: Error::new(code::UNEXPECTED_FRAME, text) }
 }

@@ -1,7 +1,9 @@
 //! Methods on channels: what only needs to be passed on, after what a session alone can check.
 
+use super::content::out_of_order;
+use super::malformed::bad_method;
 use super::reply::{Answer, Waiting};
-use super::{Failure, Session, bad_method, unexpected_frame, unknown_frame};
+use super::{Failure, Session, unknown_frame};
 use crate::channel::Content;
 use crate::confirms::Confirms;
 use crate::error::code;
@@ -21,7 +23,8 @@ impl Session {
     ) -> Result<(), Failure> {
         let failure = |ids, error| Err(Failure { channel: number, ids, error });
         if kind != Kind::Method {
-            return Err(unexpected_frame(kind, number, payload));
+            let text = "expected method frame, got non method frame instead";
+            return Err(out_of_order(number, (0, 0), text));
         }
         let Some(ids) = method::ids(payload) else {
             return Err(unknown_frame(kind, number, payload));
@@ -41,7 +44,7 @@ impl Session {
             let error = Error::new(code::CHANNEL_ERROR, "expected 'channel.open'");
             return failure(ids, error);
         }
-        method::parse(payload).map_err(|error| bad_method(number, &error))?;
+        method::parse(payload).map_err(|error| bad_method(number, payload, &error))?;
         self.requests.push(Request::ChannelOpen { channel: number });
         self.waiting = Some(Waiting::ChannelOpen { channel: number });
         Ok(())
@@ -74,7 +77,8 @@ impl Session {
             let size = payload[4..8].iter().fold(0, |size, &byte| size << 8 | u32::from(byte));
             Err(Error::not_implemented(format!("prefetch_size!=0 ({size})")))
         } else {
-            let parsed = method::parse(payload).map_err(|error| bad_method(number, &error))?;
+            let parsed =
+                method::parse(payload).map_err(|error| bad_method(number, payload, &error))?;
             self.on_method(number, ids, parsed)
         };
         result.map(|()| None).map_err(|error| Failure { channel: number, ids, error })
@@ -328,7 +332,7 @@ impl Session {
             }
             M::Commit(_) => {
                 let transaction = channel.transaction.as_mut().ok_or_else(not_transactional)?;
-                let publishes = std::mem::take(&mut transaction.publishes);
+                let publishes = transaction.take_publishes();
                 let settlements: Vec<_> = std::mem::take(&mut transaction.settlements)
                     .into_iter()
                     .map(|(tagged, outcome)| {
@@ -347,7 +351,7 @@ impl Session {
             }
             M::Rollback(_) => {
                 let transaction = channel.transaction.as_mut().ok_or_else(not_transactional)?;
-                transaction.publishes.clear();
+                drop(transaction.take_publishes());
                 let settled = transaction.take_settled();
                 channel.held.restore(settled);
                 self.outbox.method(number, &AMQPClass::Tx(M::RollbackOk(tx::RollbackOk {})));

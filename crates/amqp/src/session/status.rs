@@ -125,7 +125,7 @@ impl Session {
                         unconfirmed: channel.confirms.as_ref().map_or(0, |c| c.undecided()),
                         confirm: channel.confirms.is_some(),
                         transactional: transaction.is_some(),
-                        uncommitted: transaction.map_or(0, |tx| tx.publishes.len()),
+                        uncommitted: transaction.map_or(0, |tx| tx.publishes()),
                         uncommitted_settlements: transaction.map_or(0, |tx| {
                             tx.settlements.iter().map(|(tagged, _)| tagged.len()).sum()
                         }),

@@ -118,9 +118,10 @@ async fn a_lost_connection_is_told() {
     drop(client);
     let ended = running.task.await.unwrap();
     assert_eq!(ended.reason.as_deref(), Some("client unexpectedly closed the connection"));
-    let log = running.shared.log.lock().unwrap();
-    assert_eq!(log[log.len() - 2..], ["channel closed 1", "disconnected"]);
-    drop(log);
+    {
+        let log = running.shared.log.lock().unwrap();
+        assert_eq!(log[log.len() - 2..], ["channel closed 1", "disconnected"]);
+    }
     // posting to it is harmless
     running.mailbox.post_one(Event::Unblocked);
     assert!(running.mailbox.ask_status().await.is_err());

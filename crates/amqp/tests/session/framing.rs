@@ -72,10 +72,21 @@ fn frames_that_are_none() {
 fn methods_that_are_none() {
     closes(&frame(Kind::Method, 1, &[0, 99, 0, 1]), 503, "COMMAND_INVALID - unknown method 99.1");
     closes(&frame(Kind::Method, 1, &[0, 60, 0, 99]), 503, "COMMAND_INVALID - unknown method 60.99");
+    closes(&frame(Kind::Method, 1, &[0, 50, 0, 10, 0]), 501, "FRAME_ERROR - cannot decode <<0>>");
     closes(
-        &frame(Kind::Method, 1, &[0, 50, 0, 10, 0]),
+        &frame(Kind::Method, 1, &[0, 50, 0, 10, 0, 0, 1, b'q', 4, 0, 0, 0, 0, b'x']),
+        501,
+        "FRAME_ERROR - cannot decode <<0,0,1,113,4,0,0,0,0,120>>",
+    );
+    closes(
+        &frame(Kind::Method, 1, &[0, 50, 0, 10, 0, 0, 1, b'q', 4, 0, 0, 0, 3, 1, b'k', b'Z']),
         502,
-        "SYNTAX_ERROR - arguments of method 50.10 malformed",
+        "SYNTAX_ERROR - field table holds a value of unknown type 'Z'",
+    );
+    closes(
+        &frame(Kind::Header, 2, &[0; 14]),
+        505,
+        "UNEXPECTED_FRAME - expected method frame, got non method frame instead",
     );
     // queue.declare-ok comes only from servers
     closes(
@@ -89,8 +100,8 @@ fn methods_that_are_none() {
 fn names_must_be_utf8() {
     closes(
         &frame(Kind::Method, 1, &[0, 50, 0, 10, 0, 0, 1, 0xff, 0, 0, 0, 0, 0]),
-        502,
-        "SYNTAX_ERROR - arguments of method 50.10 malformed",
+        501,
+        "FRAME_ERROR - Malformed UTF-8 in shortstr",
     );
 }
 
@@ -125,7 +136,7 @@ fn contents_out_of_order() {
     closes(
         &[publish_method(), header(2), frame(Kind::Body, 1, b"123")].concat(),
         501,
-        "FRAME_ERROR - content body frame of 3 bytes exceeds the 2 bytes that are missing",
+        "FRAME_ERROR - content body frame exceeds remaining content size",
     );
     closes(
         &frame(Kind::Method, 1, &[0, 60, 0, 40, 0, 0, 0, 0, 2]),
