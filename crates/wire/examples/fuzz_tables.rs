@@ -1,7 +1,7 @@
 //! Fuzzes the table decoder: `fuzz_tables SECONDS [SEED]`.
 //!
 //! Breaks good tables, some of them deeply nested, in a few places. Stops with a panic on a panic,
-//! on an input that takes longer than a second, and on a table that does not survive being written
+//! on an input that takes longer than 200 ms, and on a table that does not survive being written
 //! and read again.
 
 #[path = "fuzz/mutation.rs"]

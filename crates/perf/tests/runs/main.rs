@@ -79,22 +79,3 @@ fn a_missing_broker_is_an_error() {
     let error = perf::run::run(options).unwrap_err();
     assert!(format!("{error:#}").starts_with("cannot connect to 127.0.0.1:1: "), "{error:#}");
 }
-
-/// What the client itself costs: `cargo test --release -p perf -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement, not a test"]
-fn cost_of_the_client() {
-    for options in [
-        "--messages 2000000",
-        "--messages 1000000 --size 1024",
-        "--messages 2000000 --confirms 1000 --persistent --ack-every 10",
-        "--messages 2000000 --verify",
-    ] {
-        let broker = Broker::start(Fault::None);
-        let line = format!("leveret-perf --quiet --uri {} {options}", broker.uri());
-        let options = CommandLine::try_parse_from(line.split_whitespace()).unwrap().options;
-        let outcome = perf::run::run(options).unwrap();
-        let clients = Report::of(&outcome);
-        eprintln!("{line}\n{clients}(the client line includes the broker of this test)");
-    }
-}
