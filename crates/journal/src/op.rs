@@ -87,6 +87,8 @@ pub struct Shared {
 /// The segment generation and offset of a shared body; generation 0 means not written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Place {
+    /// Which opening of which journal wrote it.
+    pub(crate) instance: u64,
     pub(crate) generation: u64,
     pub(crate) offset: u32,
 }

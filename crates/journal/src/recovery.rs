@@ -350,8 +350,15 @@ pub(crate) fn open(
         disk_free_min: options.disk_free_min,
         index: Arc::clone(&index),
     };
-    let (index2, stats2) = (Arc::clone(&index), Arc::clone(&stats));
-    let start = Start { options, uid, index: index2, stats: stats2, visiting, next_generation };
+    let start = Start {
+        options,
+        uid,
+        instance: disk.random(),
+        index: Arc::clone(&index),
+        stats: Arc::clone(&stats),
+        visiting,
+        next_generation,
+    };
     Ok(Opened { writer: Writer::new(start), keeper, recovery, lock, index, stats })
 }
 

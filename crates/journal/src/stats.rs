@@ -35,6 +35,8 @@ pub struct Stats {
     pub carried_records: u64,
     /// Bytes carried over by compaction.
     pub carried_bytes: u64,
+    /// Segments whose dead records were named again, so that older segments could go.
+    pub surveyed_segments: u64,
     /// Segments recycled.
     pub recycled_segments: u64,
     /// Damaged records met since the journal was opened, recovery included.

@@ -1,4 +1,5 @@
 //! Tests of the journal as a whole.
 
 mod basics;
+mod crash;
 mod threads;

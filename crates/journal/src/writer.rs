@@ -99,6 +99,8 @@ struct Current {
 pub(crate) struct Writer {
     options: Options,
     uid: u64,
+    /// Differs with each opening.
+    instance: u64,
     index: Arc<Mutex<Index>>,
     stats: Arc<Mutex<Stats>>,
     /// Set while the owner still visits what was recovered; places must not change.
@@ -134,6 +136,7 @@ pub(crate) struct Writer {
 pub(crate) struct Start {
     pub(crate) options: Options,
     pub(crate) uid: u64,
+    pub(crate) instance: u64,
     pub(crate) index: Arc<Mutex<Index>>,
     pub(crate) stats: Arc<Mutex<Stats>>,
     pub(crate) visiting: Arc<AtomicBool>,
@@ -153,6 +156,7 @@ impl Writer {
         Self {
             options: start.options,
             uid: start.uid,
+            instance: start.instance,
             index: start.index,
             stats: start.stats,
             visiting: start.visiting,
@@ -257,6 +261,9 @@ impl Writer {
 
     fn write_all(&mut self, now: Duration, step: &mut Step) -> io::Result<()> {
         let mut room = STEP_BYTES;
+        if self.holding && self.may_go_on() {
+            self.holding = false;
+        }
         loop {
             let index = Arc::clone(&self.index);
             let mut guard = index.lock();
@@ -266,6 +273,8 @@ impl Writer {
             room = room.saturating_sub(self.buffer.len() as u64);
             self.flush(now)?;
             match stop {
+                // What held the others up may just have been cancelled.
+                None if self.holding && self.may_go_on() => self.holding = false,
                 None => return Ok(()),
                 Some(_) if room == 0 => {
                     self.urgent = true;
@@ -415,10 +424,10 @@ impl Writer {
                 let message = shared.message();
                 let mut place = shared.place.lock();
                 let current = self.current.as_ref().expect("there is room in a segment");
-                if place.generation != current.header.generation {
+                let (instance, generation) = (self.instance, current.header.generation);
+                if (place.instance, place.generation) != (instance, generation) {
                     let offset = self.put_body(index, |out| message.encode_into(out));
-                    let current = self.current.as_ref().expect("still the same");
-                    *place = Place { generation: current.header.generation, offset };
+                    *place = Place { instance, generation, offset };
                 }
                 self.put_reference(index, name, head, 0, place.offset, message.encoded_len());
             }
@@ -566,7 +575,9 @@ impl Writer {
 
     /// Goes on in another segment, if there is one for this claim.
     fn roll(&mut self, need: u64, claim: Claim, step: &mut Step) -> io::Result<bool> {
-        let Some(slot) = self.claim(need, claim) else { return Ok(false) };
+        let found = self.free_for(&self.index.lock(), need, claim);
+        let Some(slot) = found else { return Ok(false) };
+        self.index.lock().segments[slot as usize].state = State::Current;
         self.seal(false, step)?;
         let generation = self.next_generation;
         self.next_generation += 1;
@@ -633,9 +644,19 @@ impl Writer {
         result
     }
 
-    /// A free segment for a claim: removed from the free ones.
-    fn claim(&mut self, need: u64, claim: Claim) -> Option<Slot> {
-        let mut index = self.index.lock();
+    /// Whether the first put that waits need not wait any more.
+    fn may_go_on(&self) -> bool {
+        let Some((_, put)) = self.held.first() else { return true };
+        match self.room_for(put.head, &put.payload) {
+            Some(Stop::SegmentFull { need, claim }) => {
+                self.free_for(&self.index.lock(), need, claim).is_some()
+            }
+            Some(Stop::BufferFull) | None => true,
+        }
+    }
+
+    /// A free segment that a claim may have.
+    fn free_for(&self, index: &Index, need: u64, claim: Claim) -> Option<Slot> {
         let nominal = self.options.segment_bytes;
         let is_free = |segment: &Segment| segment.state == State::Free;
         let free = |segment: &Segment| is_free(segment) && segment.bytes == nominal;
@@ -655,9 +676,7 @@ impl Writer {
             let fits = |segment: &Segment| is_free(segment) && segment.bytes >= need;
             index.segments.iter().position(|segment| fits(segment) && segment.bytes != nominal)
         };
-        let slot = found?;
-        index.segments[slot].state = State::Current;
-        Some(slot as Slot)
+        found.map(|slot| slot as Slot)
     }
 
     fn publish_stats(&mut self) {

@@ -97,7 +97,6 @@ impl Writer {
                 index.segments[slot as usize] = segment;
                 self.reclaim.preparing = false;
                 self.reclaim.refused = false;
-                self.holding = false;
             }
             Done::Refused { slot } => {
                 index.segments[slot as usize] = Segment::absent();
@@ -116,7 +115,6 @@ impl Writer {
                 }
                 self.reclaim.retiring -= 1;
                 self.stats.lock().recycled_segments += 1;
-                self.holding = false;
             }
             Done::Removed { slot } => index.segments[slot as usize] = Segment::absent(),
             Done::Collected(collected) => {
@@ -527,6 +525,7 @@ impl Writer {
             }
         }
         self.reclaim.changed = true;
+        self.stats.lock().surveyed_segments += 1;
         Ok(())
     }
 }
