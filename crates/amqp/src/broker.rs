@@ -22,6 +22,13 @@ pub trait Broker: Send {
     /// All that was read at once has been taken: what was gathered is to be handed on.
     fn end_of_batch(&mut self);
 
+    /// Resolves when the replies given since the last call may leave: what they report is durable.
+    /// Waiting here once for all requests of a read, rather than in each [`Broker::call`], lets a
+    /// client that pipelines declarations share one sync of the disk.
+    fn settled(&mut self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// Deliveries have been given to the operating system, so their queue may send more.
     fn written(&mut self, written: Written);
 

@@ -188,6 +188,7 @@ where
             }
         }
         self.broker.end_of_batch();
+        self.broker.settled().await;
         self.was_open |= self.session.is_running();
         for question in std::mem::take(&mut self.questions) {
             // who asked may have gone

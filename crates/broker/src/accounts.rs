@@ -50,11 +50,6 @@ impl Accounts {
         })
     }
 
-    /// Open connections.
-    pub(crate) fn connections(&self) -> u64 {
-        self.counts.lock().connections
-    }
-
     /// Counts a connection to a virtual host.
     ///
     /// # Errors

@@ -49,6 +49,7 @@ impl Record {
             origin: Arc::new(Origin {
                 id,
                 outlet: Outlet::new(Mailbox::new()),
+                totals: Arc::default(),
                 in_flight: InFlight::default(),
             }),
             connected_at_ms: 0,

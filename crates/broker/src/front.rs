@@ -93,6 +93,7 @@ impl AmqpNode for Front {
         let record = self.node.connections.add(address, |id| Origin {
             id,
             outlet,
+            totals: Arc::clone(&self.node.totals),
             in_flight: InFlight::default(),
         });
         Some(Connection {

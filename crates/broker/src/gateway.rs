@@ -25,6 +25,7 @@ use amqp::tls::TlsPeer;
 use amqp::request::{
     ChannelId, Error, Event, Outcome, Publish, Reply, Request, Unsettled,
 };
+use journal::op::Lsn;
 use metadata::access::Access;
 use metadata::objects::Name;
 use metadata::refusal::Refusal;
@@ -99,6 +100,8 @@ pub(crate) struct Gateway {
     /// Channels that have published, and the last one that did.
     publishers: BTreeSet<ChannelId>,
     publisher: Option<ChannelId>,
+    /// Replies wait until the journal has synced this.
+    unsynced: Option<Lsn>,
     /// It acts for an operator: there is no client, and nobody counts it.
     internal: bool,
     /// It has published during an alarm: nothing more is read until that ends.
@@ -128,6 +131,7 @@ impl Gateway {
             exchange: exchange_counts::Counting::default(),
             publishers: BTreeSet::new(),
             publisher: None,
+            unsynced: None,
             internal: false,
             held_back: false,
             opened: false,
@@ -336,7 +340,13 @@ impl amqp::broker::Broker for Gateway {
 
     async fn disconnected(&mut self) {
         self.hand_on();
-        self.closing().await;
+        self.closing();
+    }
+
+    async fn settled(&mut self) {
+        if let Some(lsn) = self.unsynced.take() {
+            self.node.topology.durable(lsn).await;
+        }
     }
 }
 

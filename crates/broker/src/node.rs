@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use journal::journal::Journal;
-use metadata::objects::queue::Queue;
 use metadata::refusal::Refusal;
 use metadata::state::State;
 use model::id::{ConsumerId, QueueId};
@@ -16,13 +15,13 @@ use crate::accounts::Accounts;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::exchange_counts::ExchangeCounts;
-use crate::gateway::declare::{delete_command, deletion_refused};
+use crate::gateway::declare::delete_command;
 use crate::limits::Budget;
 use crate::limits::usage::Usage;
 use crate::pressure::Pressure;
 use crate::reply_to::ReplyTo;
 use crate::router::Router;
-use crate::shard::command::{Batch, Command, Deleted};
+use crate::shard::command::{Batch, Command};
 use crate::shard::desk::Chore;
 use crate::shard::view::QueueView;
 use crate::shards::Shards;
@@ -71,7 +70,7 @@ pub(crate) struct Node {
     /// Channels that have published.
     pub(crate) publishers: AtomicU64,
     /// Subscriptions.
-    pub(crate) consumers: AtomicU64,
+    pub(crate) consumers: Arc<AtomicU64>,
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) usage: watch::Receiver<Usage>,
     pub(crate) listening: parking_lot::Mutex<Vec<Listening>>,
@@ -106,26 +105,6 @@ impl Node {
         let (answer, answered) = oneshot::channel();
         self.shards.post(queue, Batch::one(command(answer)));
         answered.await.ok()
-    }
-
-    /// The second half of a deletion, after the queue's shard has agreed: the number of messages
-    /// that were ready.
-    ///
-    /// # Errors
-    /// 406 if the shard has not agreed.
-    pub(crate) async fn finish_delete(
-        &self,
-        queue: &Queue,
-        deleted: Deleted,
-    ) -> Result<u64, Refusal> {
-        if let Some(refusal) = deletion_refused(queue, deleted) {
-            return Err(refusal);
-        }
-        self.topology.submit(delete_command(queue)).await?;
-        Ok(match deleted {
-            Deleted::Done(count) => count,
-            _ => 0,
-        })
     }
 
     /// Deletes a queue, whatever is in it.

@@ -53,7 +53,10 @@ impl Operator {
     }
 
     async fn request(&self, user: &str, vhost: &str, request: Request) -> Result<Reply, Refusal> {
-        match self.gateway(user, vhost)?.call(request).await {
+        let mut gateway = self.gateway(user, vhost)?;
+        let reply = gateway.call(request).await;
+        gateway.settled().await;
+        match reply {
             Reply::Refused(error) => Err(refusal(error)),
             reply => Ok(reply),
         }

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::inbox::Inbox;
 use crate::outlet::Outlet;
 use crate::shard::command::{Batch, Command};
+use crate::totals::{Counters, Totals};
 
 /// A connection as the shards know it.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Origin {
     pub(crate) id: ConnectionId,
     /// Where its events go.
     pub(crate) outlet: Outlet,
+    /// Counts what is confirmed to it.
+    pub(crate) totals: Arc<Totals>,
     /// Its publishes that are not yet safe.
     pub(crate) in_flight: InFlight,
 }
@@ -113,6 +116,8 @@ impl Group {
         let then = self.then.lock().expect("nobody panics with it").take();
         match then {
             Some(Then::Confirm { origin, channel, number }) => {
+                let mut counted = Counters { confirmed: accepted.into(), ..Counters::default() };
+                origin.totals.add(&mut counted);
                 origin.outlet.post_one(Event::Confirmed { channel, number, accepted });
             }
             // The receiver is gone when its connection is: nobody is left to be told.

@@ -131,16 +131,23 @@ fn text(bytes: Option<&[u8]>) -> Option<&str> {
 ///
 /// # Errors
 /// Why it is none, as RabbitMQ says it.
-pub(crate) fn parse_expiration(text: &[u8]) -> Result<Millis, &'static str> {
+pub(crate) fn parse_expiration(text: &[u8]) -> Result<Millis, String> {
     /// As far ahead as RabbitMQ's timers reach; later is refused there too.
-    const MAX: u64 = u32::MAX as u64;
-    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
-        return Err(if text.starts_with(b"-") { "value_negative" } else { "no_integer" });
+    const MAX: i128 = u32::MAX as i128;
+    let text = String::from_utf8_lossy(text);
+    let sign = usize::from(text.starts_with(['-', '+']));
+    let digits = text.chars().skip(sign).take_while(char::is_ascii_digit).count();
+    let (number, rest) = text.split_at_checked(sign + digits).unwrap_or((&text, ""));
+    if digits == 0 {
+        return Err("no_integer".to_owned());
     }
-    let value = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
-    match value {
-        Some(value) if value <= MAX => Ok(Millis(value)),
-        _ => Err("value_too_large"),
+    if !rest.is_empty() {
+        return Err(format!("{{leftover_string,{rest:?}}}"));
+    }
+    match number.parse::<i128>() {
+        Ok(value) if value < 0 => Err(format!("{{value_negative,{value}}}")),
+        Ok(value) if value <= MAX => Ok(Millis(u64::try_from(value).unwrap_or_default())),
+        _ => Err(format!("{{value_too_big,{number}}}")),
     }
 }
 
@@ -152,8 +159,15 @@ mod tests {
     fn expirations_are_decimal_milliseconds() {
         assert_eq!(parse_expiration(b"0"), Ok(Millis(0)));
         assert_eq!(parse_expiration(b"60000"), Ok(Millis(60_000)));
-        for bad in [&b""[..], b"1.5", b"ten", b"-1", b"99999999999", b" 1"] {
-            assert!(parse_expiration(bad).is_err(), "{bad:?}");
+        for (bad, reason) in [
+            (&b""[..], "no_integer"),
+            (b"ten", "no_integer"),
+            (b" 1", "no_integer"),
+            (b"1.5", "{leftover_string,\".5\"}"),
+            (b"-1", "{value_negative,-1}"),
+            (b"99999999999", "{value_too_big,99999999999}"),
+        ] {
+            assert_eq!(parse_expiration(bad).unwrap_err(), reason, "{bad:?}");
         }
     }
 }

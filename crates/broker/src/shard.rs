@@ -84,7 +84,7 @@ impl Shard {
             self.turn(&mut batches);
             if let Some(answer) = self.stopping.take() {
                 let handed_out = self.slots.values().filter_map(|slot| slot.handed_out()).collect();
-                drop(answer.send(handed_out));
+                command::answer(answer, handed_out);
                 return;
             }
             // Keeps a busy shard from holding the thread on which a connection waits.
@@ -175,13 +175,13 @@ impl Shard {
                     touch(&mut self.touched, slot);
                     slot.consume(&mut self.desk, *consume);
                 }
-                None => drop(consume.answer.send(Consumed::NoQueue)),
+                None => command::answer(consume.answer, Consumed::NoQueue),
             },
             Command::Cancel { queue, consumer, answer } => {
                 let last = self.with(queue, |slot, desk| slot.cancel(desk, consumer));
                 // What was gathered for the consumer before leaves before the answer.
                 self.desk.outboxes.flush();
-                drop(answer.send(last.unwrap_or(false)));
+                command::answer(answer, last.unwrap_or(false));
             }
             Command::Revoke { queue, consumer } => {
                 self.with(queue, |slot, desk| slot.revoke(desk, consumer));
@@ -191,10 +191,10 @@ impl Shard {
                     touch(&mut self.touched, slot);
                     slot.get(&mut self.desk, no_ack, answer);
                 }
-                None => drop(answer.send(Got::NoQueue)),
+                None => command::answer(answer, Got::NoQueue),
             },
             Command::Purge { queue, answer } => {
-                drop(answer.send(self.with(queue, |slot, desk| slot.purge(desk))));
+                command::answer(answer, self.with(queue, |slot, desk| slot.purge(desk)));
             }
             Command::Create(profile) => {
                 let id = profile.id;
@@ -215,7 +215,7 @@ impl Shard {
                     }
                     self.touched.retain(|touched| *touched != queue);
                 }
-                drop(answer.send(deleted.unwrap_or(Deleted::NoQueue)));
+                command::answer(answer, deleted.unwrap_or(Deleted::NoQueue));
             }
             Command::Touch { queue } => {
                 self.with(queue, |slot, desk| slot.touch(desk));
@@ -225,7 +225,7 @@ impl Shard {
                     ready: slot.ready(),
                     consumers: slot.consumer_count(),
                 });
-                drop(answer.send(counts));
+                command::answer(answer, counts);
             }
             Command::Read { queue, bodies } => {
                 self.with(queue, |slot, desk| slot.on_read(desk, bodies));
@@ -234,12 +234,12 @@ impl Shard {
                 self.with(queue, |slot, desk| slot.on_dead_lettered(desk, seq));
             }
             Command::View { queue, answer } => {
-                drop(answer.send(self.slots.get(&queue).map(|slot| slot.view())));
+                command::answer(answer, self.slots.get(&queue).map(|slot| slot.view()));
             }
             Command::ViewAll { answer } => {
                 let mut queues: Vec<_> = self.slots.values().map(|slot| slot.view()).collect();
                 queues.sort_by_key(|queue| queue.id);
-                drop(answer.send(ShardView { queues, body_bytes: self.desk.body_bytes }));
+                command::answer(answer, ShardView { queues });
             }
             Command::Stop { answer } => self.stopping = Some(answer),
         }

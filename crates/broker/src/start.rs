@@ -50,7 +50,7 @@ const HANDED_OUT: &[u8] = b"~handed-out";
 /// Why a node cannot start: one sentence for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct StartError(String);
+pub(crate) struct StartError(String);
 
 /// A node with its tasks.
 #[derive(Debug)]
@@ -132,6 +132,8 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
         Rocks::open(&config.data_dir.join("metadata"))
             .map_err(|error| StartError(error.to_string()))?,
     );
+    // Taken out first: it is no object of the metadata.
+    let handed_out = take_handed_out(&*kv);
     let mut metadata = Metadata::load(&*kv, &journal, &recovery)?;
     if metadata.state.vhosts().next().is_none() {
         metadata.first_boot(&config)?;
@@ -157,7 +159,6 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
         applied,
         0,
     );
-    let handed_out = take_handed_out(&*kv);
     let restored = restore(&topology, &state, &journal, recovery, &handed_out, shards.len())?;
 
     let (usage_sender, usage) = watch::channel(Usage::default());
@@ -187,7 +188,7 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
         exchange_counts: crate::exchange_counts::ExchangeCounts::default(),
         sizes: crate::sizes::Sizes::default(),
         publishers: AtomicU64::new(0),
-        consumers: AtomicU64::new(0),
+        consumers: Arc::default(),
         pressure: Arc::clone(&pressure),
         usage,
         listening: parking_lot::Mutex::default(),
@@ -216,12 +217,13 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
             shards: Arc::clone(&shards),
             router: Arc::clone(&node.router),
             chores: chores.clone(),
+            consumers: Arc::clone(&node.consumers),
         };
         let shard = Shard::new(desk, Arc::clone(&totals), slots).run();
         shard_tasks.push(vital::spawn("a shard", &failed_sender, shard));
     }
     let tasks = vec![
-        tokio::spawn(Arc::clone(&node).do_chores(chores_to_do)),
+        vital::spawn("the janitor", &failed_sender, Arc::clone(&node).do_chores(chores_to_do)),
         tokio::spawn(Arc::clone(&node).spread_alarms()),
         tokio::spawn(crate::limits::watch(budget, data_dir, alarms_sender, usage_sender)),
         tokio::spawn(follow(alarms, pressure)),

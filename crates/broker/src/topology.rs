@@ -54,6 +54,9 @@ struct Inner {
     applied: u64,
     /// Up to here the journal has been told to forget.
     flushed: u64,
+    /// A write to the store has failed. What comes after must not be written without it, or the
+    /// store would name a position whose commands it lacks; the next flush writes the whole.
+    behind: bool,
 }
 
 impl std::fmt::Debug for Topology {
@@ -79,7 +82,7 @@ impl Topology {
     /// store for good.
     pub(crate) fn new(parts: Parts, state: State, applied: u64, flushed: u64) -> Self {
         let Parts { router, journal, shards, kv, durable, totals, consumer_timeout } = parts;
-        let inner = Mutex::new(Inner { state, applied, flushed });
+        let inner = Mutex::new(Inner { state, applied, flushed, behind: false });
         Self { inner, router, journal, shards, kv, durable, totals, consumer_timeout }
     }
 
@@ -93,21 +96,22 @@ impl Topology {
     pub(crate) async fn submit(&self, command: Command) -> Result<Outcome, Refusal> {
         let (outcome, lsn) = self.apply(command)?;
         if let Some(lsn) = lsn {
-            // An error means that the journal is gone with the node.
-            drop(self.durable.clone().wait_for(|durable| *durable >= lsn).await);
+            self.durable(lsn).await;
         }
         Ok(outcome)
     }
 
-    /// Applies a command without waiting for the disk.
+    /// Resolves when the journal has synced `lsn`, or is gone with the node.
+    pub(crate) async fn durable(&self, lsn: Lsn) {
+        drop(self.durable.clone().wait_for(|durable| *durable >= lsn).await);
+    }
+
+    /// Applies a command. It is in force when this returns; if there is an [`Lsn`], nobody may be
+    /// told before [`Topology::durable`] of it.
     ///
     /// # Errors
     /// The machine's refusal; nothing has changed.
-    pub(crate) fn submit_now(&self, command: Command) -> Result<Outcome, Refusal> {
-        self.apply(command).map(|(outcome, _)| outcome)
-    }
-
-    fn apply(&self, command: Command) -> Result<(Outcome, Option<Lsn>), Refusal> {
+    pub(crate) fn apply(&self, command: Command) -> Result<(Outcome, Option<Lsn>), Refusal> {
         let encoded = command.encode();
         let mut inner = self.inner.lock();
         let durable = needs_sync(&inner.state, &command);
@@ -120,8 +124,11 @@ impl Topology {
             payload: Payload::Bytes(encoded),
         };
         let lsn = self.journal.submit(vec![put]);
-        if let Err(error) = store::save(&*self.kv, &outcome, inner.applied) {
+        if !inner.behind
+            && let Err(error) = store::save(&*self.kv, &outcome, inner.applied)
+        {
             // The journal has the command; what the store lacks is replayed at the next start.
+            inner.behind = true;
             tracing::error!(%error, "cannot write the metadata store");
         }
         if inner.applied - inner.flushed >= COMMANDS_PER_FLUSH {
@@ -134,8 +141,14 @@ impl Topology {
 
     /// Brings the store to the disk and lets the journal forget what is in it.
     fn flush(&self, inner: &mut Inner) {
-        match self.kv.flush() {
+        let caught_up = if inner.behind {
+            store::save_all(&*self.kv, &inner.state, inner.applied)
+        } else {
+            Ok(())
+        };
+        match caught_up.and_then(|()| self.kv.flush()) {
             Ok(()) => {
+                inner.behind = false;
                 let release =
                     Op::Release { stream: STREAM, first: Seq(1), last: Seq(inner.applied) };
                 self.journal.submit(vec![release]);

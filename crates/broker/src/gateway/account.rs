@@ -123,12 +123,12 @@ impl Gateway {
     }
 
     /// The client has closed the connection: what is exclusive to it goes before it hears so.
-    pub(super) async fn closing(&mut self) {
+    pub(super) fn closing(&mut self) {
         let owner = self.id();
         if self.node.router.state().exclusive_queues(owner).next().is_some() {
             let command = Command::DeleteExclusiveQueues { owner };
-            if let Err(refusal) = self.node.topology.submit(command).await {
-                tracing::error!(%refusal, "cannot delete exclusive queues");
+            if let Err(error) = self.change(command) {
+                tracing::error!(reason = %error.text, "cannot delete exclusive queues");
             }
         }
     }

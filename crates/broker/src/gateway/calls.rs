@@ -52,7 +52,7 @@ impl Gateway {
                 self.commit(publishes, settlements).await.map(|()| Reply::Done)
             }
             Request::Closing => {
-                self.closing().await;
+                self.closing();
                 Ok(Reply::Done)
             }
             Request::Publish(_)

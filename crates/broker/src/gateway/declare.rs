@@ -7,6 +7,7 @@ use metadata::command::{Command, DeclareExchange, DeclareQueue, SerialQueueId};
 use metadata::objects::Name;
 use metadata::objects::binding::{Binding, Destination};
 use metadata::objects::queue::Queue;
+use metadata::outcome::Outcome;
 use model::id::QueueId;
 
 use crate::gateway::{Gateway, error};
@@ -14,6 +15,13 @@ use crate::reply_to;
 use crate::shard::command::{Command as ShardCommand, Deleted};
 
 impl Gateway {
+    /// Changes the topology. The reply may be given now, and leaves when the change is durable.
+    pub(super) fn change(&mut self, command: Command) -> Result<Outcome, Error> {
+        let (outcome, lsn) = self.node.topology.apply(command).map_err(error)?;
+        self.unsynced = self.unsynced.max(lsn);
+        Ok(outcome)
+    }
+
     pub(super) async fn exchange_declare(&mut self, declare: ExchangeDeclare) -> Result<(), Error> {
         let place = self.place()?;
         if declare.passive {
@@ -36,7 +44,7 @@ impl Gateway {
         let existing =
             place.state.check_declare_exchange(&declare, Some(&place.access)).map_err(error)?;
         if existing.is_none() {
-            self.node.topology.submit(Command::DeclareExchange(declare)).await.map_err(error)?;
+            self.change(Command::DeclareExchange(declare))?;
         }
         Ok(())
     }
@@ -54,7 +62,7 @@ impl Gateway {
         if existing.is_some() {
             let vhost = Arc::clone(&place.vhost);
             let command = Command::DeleteExchange { vhost, name: exchange.into(), if_unused };
-            self.node.topology.submit(command).await.map_err(error)?;
+            self.change(command)?;
         }
         Ok(())
     }
@@ -92,7 +100,7 @@ impl Gateway {
             }
             Command::Unbind(binding)
         };
-        self.node.topology.submit(command).await.map_err(error)?;
+        self.change(command)?;
         Ok(())
     }
 
@@ -108,6 +116,7 @@ impl Gateway {
                 .state
                 .check_passive_queue(&place.vhost, &declare.queue, Some(id), Some(&place.access))
                 .map_err(error)?;
+            self.stage(queue.id, ShardCommand::Touch { queue: queue.id });
             return self.declared(&queue).await;
         }
         let generated = declare.queue.is_empty();
@@ -130,7 +139,7 @@ impl Gateway {
         }
         self.node.check_queue_limit(&place.state).map_err(error)?;
         let outcome =
-            self.node.topology.submit(Command::DeclareQueue(command)).await.map_err(error)?;
+            self.change(Command::DeclareQueue(command))?;
         let Some(queue) = outcome.queue else {
             return Err(Error { code: 541, text: "the declaration gave no queue".into() });
         };
@@ -180,7 +189,14 @@ impl Gateway {
         let deleted = self
             .ask(id, |answer| ShardCommand::Delete { queue: id, if_unused, if_empty, answer })
             .await?;
-        let count = self.node.finish_delete(&queue, deleted).await.map_err(error)?;
+        if let Some(refusal) = deletion_refused(&queue, deleted) {
+            return Err(error(refusal));
+        }
+        self.change(delete_command(&queue))?;
+        let count = match deleted {
+            Deleted::Done(count) => count,
+            _ => 0,
+        };
         Ok(Reply::Count(u32::try_from(count).unwrap_or(u32::MAX)))
     }
 
@@ -191,7 +207,7 @@ impl Gateway {
 }
 
 /// What the answer to a deletion means for the client.
-pub(crate) fn deletion_refused(queue: &Queue, deleted: Deleted) -> Option<metadata::refusal::Refusal> {
+fn deletion_refused(queue: &Queue, deleted: Deleted) -> Option<metadata::refusal::Refusal> {
     let what = match deleted {
         Deleted::Done(_) | Deleted::NoQueue => return None,
         Deleted::InUse => "in use",

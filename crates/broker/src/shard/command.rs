@@ -76,6 +76,11 @@ pub(crate) enum Command {
     Stop { answer: oneshot::Sender<Vec<(QueueId, Seq)>> },
 }
 
+/// Answers somebody who may be gone.
+pub(crate) fn answer<T>(to: oneshot::Sender<T>, value: T) {
+    let _gone = to.send(value);
+}
+
 /// A message on its way into one queue.
 #[derive(Debug)]
 pub(crate) struct Arrival {

@@ -55,11 +55,6 @@ impl Confirms {
         self.waiting.push_back((lsn, owed));
     }
 
-    /// Whether anything waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
     /// Pays everything up to `durable`; returns the number of confirms.
     pub(crate) fn durable(&mut self, durable: Lsn) -> u64 {
         let mut count = 0;

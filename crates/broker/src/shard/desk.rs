@@ -2,6 +2,7 @@
 //! the ways to other parts of the node.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use journal::journal::Journal;
 use journal::op::Op;
@@ -55,6 +56,8 @@ pub(crate) struct Desk {
     pub(crate) shards: Arc<Shards>,
     pub(crate) router: Arc<Router>,
     pub(crate) chores: UnboundedSender<Chore>,
+    /// Subscriptions of the node.
+    pub(crate) consumers: Arc<AtomicU64>,
 }
 
 impl Desk {

@@ -63,11 +63,6 @@ impl Outboxes {
         }
     }
 
-    /// Whose outbox it is.
-    pub(crate) fn connection(&self, id: OutboxId) -> Option<ConnectionId> {
-        self.slots[id.0].as_ref().map(|outbox| outbox.origin.id)
-    }
-
     /// Adds an event.
     pub(crate) fn push(&mut self, id: OutboxId, event: Event) {
         if let Some(outbox) = &mut self.slots[id.0] {

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use amq_protocol_types::AMQPValue;
 use amqp::request::{ChannelId, Delivery, Error, Event, Unsettled};
@@ -27,7 +28,7 @@ use tokio::sync::oneshot;
 
 use crate::death;
 use crate::shard::bodies::{Bodies, Body};
-use crate::shard::command::{Arrival, Consume, Consumed, Content, Deleted, Got, Settlement};
+use crate::shard::command::{self, Arrival, Consume, Consumed, Content, Deleted, Got, Settlement};
 use crate::shard::desk::{Chore, Desk};
 use crate::shard::outboxes::OutboxId;
 use crate::shard::profile::Profile;
@@ -56,7 +57,14 @@ struct Consumer {
 #[derive(Debug)]
 enum Outgoing {
     Deliver { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32 },
-    Get { seq: Seq, redelivered: bool, remaining: u64, no_ack: bool, answer: oneshot::Sender<Got> },
+    Get {
+        seq: Seq,
+        redelivered: bool,
+        delivery_count: u32,
+        remaining: u64,
+        no_ack: bool,
+        answer: oneshot::Sender<Got>,
+    },
 }
 
 impl Outgoing {
@@ -193,7 +201,7 @@ impl Slot {
     }
 
     /// A message arrives. Returns whether the queue takes it, and whether the answer must wait for
-    /// the journal.
+    /// the journal: for a spilled message too, since the publisher must not outrun the disk.
     pub(crate) fn publish(&mut self, desk: &mut Desk, arrival: &Arrival) -> (bool, bool) {
         self.used_at = desk.now;
         let message = arrival.content.message();
@@ -226,7 +234,7 @@ impl Slot {
             self.puts.push((seq, stored_head(head, spilled), payload));
         }
         self.perform(desk, Some(Fresh { seq, message, journalled }));
-        (true, durable)
+        (true, journalled)
     }
 
     /// Messages are settled.
@@ -356,7 +364,7 @@ impl Slot {
         let reply =
             self.machine.apply(desk.now, QueueCommand::Consume(subscription), &mut desk.effects);
         if reply == Reply::ExclusiveUse {
-            drop(consume.answer.send(Consumed::ExclusiveUse));
+            command::answer(consume.answer, Consumed::ExclusiveUse);
             self.perform(desk, None);
             return;
         }
@@ -377,6 +385,7 @@ impl Slot {
         let entry = Consumer { id: consume.consumer, outbox, view };
         let at = self.consumers.partition_point(|one| one.id < entry.id);
         self.consumers.insert(at, entry);
+        desk.consumers.fetch_add(1, Ordering::Relaxed);
         // The answer overtakes the deliveries, which are flushed at the end of the turn.
         if consume.answer.send(Consumed::Done).is_err() {
             self.gone(desk, consume.consumer);
@@ -390,7 +399,7 @@ impl Slot {
         self.used_at = desk.now;
         let reply = self.machine.apply(desk.now, QueueCommand::Get { no_ack }, &mut desk.effects);
         match reply {
-            Reply::Got { seq, redelivered, remaining, .. } => {
+            Reply::Got { seq, redelivered, delivery_count, remaining } => {
                 if no_ack {
                     self.counters.got_no_ack += 1;
                     self.held.insert(seq.0);
@@ -398,12 +407,19 @@ impl Slot {
                     self.counters.got += 1;
                 }
                 self.counters.redelivered += u64::from(redelivered);
-                self.outgoing.push_back(Outgoing::Get { seq, redelivered, remaining, no_ack, answer });
+                self.outgoing.push_back(Outgoing::Get {
+                    seq,
+                    redelivered,
+                    delivery_count,
+                    remaining,
+                    no_ack,
+                    answer,
+                });
             }
-            Reply::SingleActive => drop(answer.send(Got::SingleActive)),
+            Reply::SingleActive => command::answer(answer, Got::SingleActive),
             _ => {
                 self.counters.got_empty += 1;
-                drop(answer.send(Got::Empty));
+                command::answer(answer, Got::Empty);
             }
         }
         self.perform(desk, None);
@@ -437,6 +453,7 @@ impl Slot {
         self.perform(desk, None);
         if matches!(deleted, Deleted::Done(_)) {
             for consumer in std::mem::take(&mut self.consumers) {
+                desk.consumers.fetch_sub(1, Ordering::Relaxed);
                 desk.outboxes.leave(consumer.outbox);
             }
             self.report(desk);
@@ -622,12 +639,7 @@ impl Slot {
             self.counters.delivered += 1;
         }
         self.counters.redelivered += u64::from(redelivered);
-        let message = if delivery_count > 0 && self.machine.settings().delivery_limit.is_some() {
-            let count = AMQPValue::LongLongInt(i64::from(delivery_count));
-            death::with_header(&message, "x-delivery-count", count)
-        } else {
-            message
-        };
+        let message = self.counting(message, delivery_count);
         let delivery = Delivery {
             channel: to.view.channel,
             consumer: Some(consumer),
@@ -638,6 +650,15 @@ impl Slot {
         };
         tracing::trace!(target: "walk", "deliver");
         desk.outboxes.push(to.outbox, Event::Deliver(delivery));
+    }
+
+    /// The message as it is handed out: where failures count, the client sees the count.
+    fn counting(&self, message: Message, delivery_count: u32) -> Message {
+        if delivery_count == 0 || self.machine.settings().delivery_limit.is_none() {
+            return message;
+        }
+        let count = AMQPValue::LongLongInt(i64::from(delivery_count));
+        death::with_header(&message, "x-delivery-count", count)
     }
 
     /// Sends what waited for bodies, as far as they are there.
@@ -652,7 +673,10 @@ impl Slot {
             let Some(front) = self.outgoing.pop_front() else { return };
             match front {
                 Outgoing::Deliver { .. } => self.send(desk, &front, message),
-                Outgoing::Get { redelivered, remaining, no_ack, answer, .. } => {
+                Outgoing::Get {
+                    redelivered, delivery_count, remaining, no_ack, answer, ..
+                } => {
+                    let message = self.counting(message, delivery_count);
                     let got = Got::Message { seq, redelivered, message, remaining };
                     if answer.send(got).is_err() && !no_ack {
                         // The connection is gone: nobody will settle it.
@@ -902,6 +926,7 @@ impl Slot {
     fn forget_consumer(&mut self, desk: &mut Desk, consumer: ConsumerId) {
         if let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) {
             let gone = self.consumers.remove(at);
+            desk.consumers.fetch_sub(1, Ordering::Relaxed);
             desk.outboxes.leave(gone.outbox);
         }
     }

@@ -45,6 +45,4 @@ pub(crate) struct ConsumerView {
 #[derive(Debug, Clone)]
 pub(crate) struct ShardView {
     pub(crate) queues: Vec<QueueView>,
-    /// Bytes of bodies in memory.
-    pub(crate) body_bytes: u64,
 }
