@@ -27,13 +27,15 @@ pub struct Written {
     pub queue: QueueId,
     /// How many.
     pub count: u32,
-    /// Bytes on the wire, frames included.
+    /// Bytes of their bodies.
     pub bytes: u64,
 }
 
 #[derive(Debug)]
 struct Mark {
     written: Written,
+    /// Bytes with all frames.
+    wire_bytes: u64,
     end: u64,
 }
 
@@ -101,19 +103,21 @@ impl Outbox {
         let fitted = fit(message, self.frame_max);
         let message = fitted.as_ref().unwrap_or(message);
         deliver::write_deliver(&mut self.output, channel, deliver, message, self.frame_max);
-        let bytes = (self.output.len() - before) as u64;
+        let wire_bytes = (self.output.len() - before) as u64;
+        let bytes = message.body().len() as u64;
         let end = self.queued_total();
-        self.marked_bytes += bytes;
+        self.marked_bytes += wire_bytes;
         if let Some(mark) = self.marks.back_mut()
             && mark.written.consumer == consumer
-            && mark.written.bytes < MARK_BYTES
+            && mark.wire_bytes < MARK_BYTES
         {
             mark.written.count += 1;
             mark.written.bytes += bytes;
+            mark.wire_bytes += wire_bytes;
             mark.end = end;
         } else {
             let written = Written { consumer, queue, count: 1, bytes };
-            self.marks.push_back(Mark { written, end });
+            self.marks.push_back(Mark { written, wire_bytes, end });
         }
     }
 
@@ -158,7 +162,7 @@ impl Outbox {
             if mark.end > self.written {
                 break;
             }
-            self.marked_bytes -= mark.written.bytes;
+            self.marked_bytes -= mark.wire_bytes;
             report(mark.written);
             self.marks.pop_front();
         }

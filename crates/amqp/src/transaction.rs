@@ -23,13 +23,14 @@ pub(crate) struct TooLarge;
 impl Transaction {
     /// Holds a publish back. The message is copied out of the buffer that it was read into, since
     /// it may wait for long.
-    pub(crate) fn publish(&mut self, publish: Publish) -> Result<(), TooLarge> {
+    pub(crate) fn publish(&mut self, publish: &Publish) -> Result<(), TooLarge> {
         let message = publish.message.detach();
         self.bytes += message.buffer_len() + size_of::<Publish>();
         if self.bytes > BYTES_MAX {
             return Err(TooLarge);
         }
-        self.publishes.push(Publish { message, ..publish });
+        let &Publish { channel, confirm, mandatory, .. } = publish;
+        self.publishes.push(Publish { channel, confirm, mandatory, message });
         Ok(())
     }
 

@@ -188,7 +188,7 @@ impl Session {
         let confirm = channel.confirms.as_mut().map(|confirms| confirms.take_number());
         let publish = Publish { channel: number, confirm, mandatory, message };
         let Some(transaction) = &mut channel.transaction else { return Ok(Some(publish)) };
-        transaction.publish(publish).map_err(|_| {
+        transaction.publish(&publish).map_err(|_| {
             let text = format!("transaction is larger than {} bytes", transaction::BYTES_MAX);
             Failure { channel: number, ids: publish::IDS, error: Error::precondition_failed(text) }
         })?;

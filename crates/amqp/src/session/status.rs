@@ -3,6 +3,7 @@
 use super::{Phase, Session};
 use crate::config::Offer;
 use crate::request::ChannelId;
+use crate::transaction::Transaction;
 use amq_protocol::types::FieldTable;
 use model::id::{ConsumerId, QueueId};
 
@@ -125,7 +126,7 @@ impl Session {
                         unconfirmed: channel.confirms.as_ref().map_or(0, |c| c.undecided()),
                         confirm: channel.confirms.is_some(),
                         transactional: transaction.is_some(),
-                        uncommitted: transaction.map_or(0, |tx| tx.publishes()),
+                        uncommitted: transaction.map_or(0, Transaction::publishes),
                         uncommitted_settlements: transaction.map_or(0, |tx| {
                             tx.settlements.iter().map(|(tagged, _)| tagged.len()).sum()
                         }),
