@@ -103,8 +103,8 @@ async fn the_walk_is_as_documented() {
     let steps = reader.join().expect("the reader ends with the log");
 
     let documented = documented();
-    println!("documented: {}", documented.join(" → "));
-    println!("seen:       {}", steps.join(" → "));
+    eprintln!("documented: {}", documented.join(" → "));
+    eprintln!("seen:       {}", steps.join(" → "));
     assert_eq!(documented.len(), 9);
     let mut rest = steps.iter();
     for name in &documented {
