@@ -86,7 +86,8 @@ pub trait Kv: Send + Sync {
 
 /// Writes what a command changed, together with `applied`, the position of the command in the
 /// journal. Also for a command that was refused (with an empty outcome), if the position shall
-/// move.
+/// move. After a failure nothing more may be saved but the whole ([`save_all`]): the position would
+/// say that what was not written is there.
 ///
 /// Objects that are not durable are written too, so that a replay from here finds exactly what was
 /// there and decides the same; `Command::Restarted`, applied after the replay, drops them.
@@ -196,6 +197,11 @@ impl Rocks {
         options.set_max_open_files(64);
         options.set_max_background_jobs(2);
         options.set_max_total_wal_size(16 << 20);
+        // All of it is in memory once it was read, so that caching blocks would only cost.
+        let mut blocks = rocksdb::BlockBasedOptions::default();
+        blocks.set_block_cache(&rocksdb::Cache::new_lru_cache(1 << 20));
+        options.set_block_based_table_factory(&blocks);
+        options.set_stats_dump_period_sec(0);
         options.set_keep_log_file_num(2);
         options.set_recycle_log_file_num(0);
         options.set_wal_recovery_mode(rocksdb::DBRecoveryMode::TolerateCorruptedTailRecords);

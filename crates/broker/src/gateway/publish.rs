@@ -119,20 +119,19 @@ impl Gateway {
         self.routes.clear();
         let place = self.place()?;
         let (routes, content) = (Arc::clone(&place.routes), MessageContent::new(&properties));
-        if more_keys.is_empty() {
-            routes.route(&exchange, message.routing_key(), &content, &mut self.routes);
+        let routed = if more_keys.is_empty() {
+            routes.route(&exchange, message.routing_key(), &content, &mut self.routes)
         } else {
             let keys: Vec<&str> = std::iter::once(message.routing_key())
                 .chain(more_keys.iter().map(String::as_str))
                 .collect();
-            routes.route_keys(&exchange, &keys, &content, &mut self.routes);
-        }
+            routes.route_keys(&exchange, &keys, &content, &mut self.routes)
+        };
         let targets: Vec<Target> = self.routes.targets().to_vec();
-        let by_key_alone = matches!(
-            exchange.kind,
-            ExchangeKind::Direct | ExchangeKind::Fanout | ExchangeKind::Topic
-        ) && exchange.alternate.is_none();
-        if by_key_alone && more_keys.is_empty() && properties.headers.is_none() && !targets.is_empty()
+        if routed.by_keys_alone
+            && more_keys.is_empty()
+            && properties.headers.is_none()
+            && !targets.is_empty()
         {
             self.last.route.clear();
             self.last.route.extend_from_slice(message.route());
