@@ -130,6 +130,13 @@ pub enum Request {
         /// In the order in which the client sent them.
         settlements: Vec<(Vec<Unsettled>, Outcome)>,
     },
+    /// A consumer that had timed out has been cancelled: its queue forgets it. Not answered.
+    ConsumerEnded {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// Its queue.
+        queue: QueueId,
+    },
     /// The consumer may take `count` more messages. Sent only for consumers with
     /// [`Flow::Granted`]. Not answered.
     Grant {
@@ -152,6 +159,7 @@ impl Request {
             Self::Publish(_)
             | Self::Settle { .. }
             | Self::Grant { .. }
+            | Self::ConsumerEnded { .. }
             | Self::ChannelClosed { .. } => false,
             Self::Authenticate { .. }
             | Self::Open { .. }
@@ -398,6 +406,16 @@ pub enum Event {
         channel: ChannelId,
         /// The consumer.
         consumer: ConsumerId,
+    },
+    /// This consumer held a message for too long, and all that it held is back in its queue. It is
+    /// cancelled if the client can take that, else the channel is closed.
+    ConsumerTimedOut {
+        /// The channel.
+        channel: ChannelId,
+        /// The consumer.
+        consumer: ConsumerId,
+        /// What a client is told that cannot take a cancel.
+        error: Error,
     },
     /// A queue has messages for a consumer with [`Flow::Granted`] that may take none.
     Demand {

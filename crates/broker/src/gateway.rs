@@ -171,6 +171,9 @@ impl Gateway {
             Request::Grant { consumer, queue, count } => {
                 self.stage(queue, Command::Grant { queue, consumer, count });
             }
+            Request::ConsumerEnded { consumer, queue } => {
+                self.stage(queue, Command::Gone { queue, consumer });
+            }
             Request::ChannelClosed { channel, consumers, unsettled } => {
                 self.channel_closed(channel, consumers, unsettled);
             }

@@ -211,35 +211,33 @@ impl ManagedNode for Operator {
     }
 
     async fn get(&self, request: GetRequest) -> Result<Vec<GotMessage>, Refusal> {
-        let mut gateway = self.gateway(&request.user, &request.vhost)?;
+        let gateway = self.gateway(&request.user, &request.vhost)?;
+        let mut holding = Holding { gateway, unsettled: Vec::new(), outcome: Outcome::Return };
         let no_ack = request.mode == GetMode::Ack;
         let mut messages = Vec::new();
-        let mut unsettled = Vec::new();
         for _ in 0..request.count {
             let get = Request::Get { channel: 0, queue: request.queue.clone(), no_ack };
-            match gateway.call(get).await {
+            match holding.gateway.call(get).await {
                 Reply::Got(Some((delivery, remaining))) => {
-                    let (queue, seq) = (delivery.queue, delivery.seq);
-                    unsettled.push(Unsettled { queue, seq, consumer: None });
+                    if !no_ack {
+                        let (queue, seq) = (delivery.queue, delivery.seq);
+                        holding.unsettled.push(Unsettled { queue, seq, consumer: None });
+                    }
                     messages.push(GotMessage {
                         message: delivery.message,
                         redelivered: delivery.redelivered,
                         message_count: u64::from(remaining),
                     });
                 }
-                Reply::Refused(error) => {
-                    self.settle(&mut gateway, unsettled, Outcome::Return);
-                    return Err(refusal(error));
-                }
+                Reply::Refused(error) => return Err(refusal(error)),
                 _ => break,
             }
         }
-        match request.mode {
-            GetMode::Ack => {}
-            GetMode::NackRequeue => self.settle(&mut gateway, unsettled, Outcome::Return),
-            GetMode::RejectRequeue => self.settle(&mut gateway, unsettled, Outcome::Retry),
-            GetMode::Reject => self.settle(&mut gateway, unsettled, Outcome::Discard),
-        }
+        holding.outcome = match request.mode {
+            GetMode::Ack | GetMode::NackRequeue => Outcome::Return,
+            GetMode::RejectRequeue => Outcome::Retry,
+            GetMode::Reject => Outcome::Discard,
+        };
         Ok(messages)
     }
 
@@ -282,12 +280,20 @@ impl ManagedNode for Operator {
     }
 }
 
-impl Operator {
-    #[expect(clippy::unused_self, reason = "it reads better beside its callers")]
-    fn settle(&self, gateway: &mut Gateway, unsettled: Vec<Unsettled>, outcome: Outcome) {
-        if !unsettled.is_empty() {
-            gateway.cast(Request::Settle { channel: 0, unsettled, outcome });
-            gateway.end_of_batch();
+/// Messages that an operator has got. They are settled when it is dropped, even if that happens
+/// because nobody waits for the answer any more.
+struct Holding {
+    gateway: Gateway,
+    unsettled: Vec<Unsettled>,
+    outcome: Outcome,
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if !self.unsettled.is_empty() {
+            let unsettled = std::mem::take(&mut self.unsettled);
+            self.gateway.cast(Request::Settle { channel: 0, unsettled, outcome: self.outcome });
+            self.gateway.end_of_batch();
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{Phase, Session};
 use crate::confirms::Answer;
-use crate::request::{ChannelId, Delivery, Event, Unsettled};
+use crate::request::{ChannelId, Delivery, Event, Request, Unsettled};
 use amq_protocol::protocol::{AMQPClass, basic};
+use model::id::ConsumerId;
 use wire::ack::Settlement;
 use wire::deliver::Deliver;
 
@@ -20,13 +21,17 @@ impl Session {
                     self.outbox.returned(channel, reply_code, reply_text, &message);
                 }
             }
-            Event::ConsumerCancelled { channel, consumer } => {
-                let Some(ended) = self.end_consumer(channel, consumer) else { return };
-                if self.client.takes_cancel {
-                    let cancel = basic::Cancel { consumer_tag: ended.tag.into(), nowait: true };
-                    let method = AMQPClass::Basic(basic::AMQPMethod::Cancel(cancel));
-                    self.outbox.method(channel, &method);
+            Event::ConsumerCancelled { channel, consumer } => self.cancel(channel, consumer),
+            Event::ConsumerTimedOut { channel, consumer, error } => {
+                if !self.client.takes_cancel {
+                    self.close_channel(channel, &error, (0, 0));
+                    return;
                 }
+                let Some(running) = self.channels.get(channel) else { return };
+                let Some(timed_out) = running.consumers.get(consumer) else { return };
+                let queue = timed_out.queue;
+                self.cancel(channel, consumer);
+                self.requests.push(Request::ConsumerEnded { consumer, queue });
             }
             Event::Demand { channel, consumer } => {
                 let Some(running) = self.channels.get(channel) else { return };
@@ -53,6 +58,16 @@ impl Session {
                     self.close_connection(&error, (0, 0));
                 }
             }
+        }
+    }
+
+    /// The broker ends a consumer; the client hears of it if it can.
+    fn cancel(&mut self, channel: ChannelId, consumer: ConsumerId) {
+        let Some(ended) = self.end_consumer(channel, consumer) else { return };
+        if self.client.takes_cancel {
+            let cancel = basic::Cancel { consumer_tag: ended.tag.into(), nowait: true };
+            let method = AMQPClass::Basic(basic::AMQPMethod::Cancel(cancel));
+            self.outbox.method(channel, &method);
         }
     }
 

@@ -58,6 +58,7 @@ impl Gateway {
             Request::Publish(_)
             | Request::Settle { .. }
             | Request::Grant { .. }
+            | Request::ConsumerEnded { .. }
             | Request::ChannelClosed { .. } => {
                 Err(Error { code: 541, text: "not an answered request".into() })
             }

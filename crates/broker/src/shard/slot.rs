@@ -452,6 +452,11 @@ impl Slot {
         };
         self.perform(desk, None);
         if matches!(deleted, Deleted::Done(_)) {
+            for waiting in self.outgoing.drain(..) {
+                if let Outgoing::Get { answer, .. } = waiting {
+                    command::answer(answer, Got::Empty);
+                }
+            }
             for consumer in std::mem::take(&mut self.consumers) {
                 desk.consumers.fetch_sub(1, Ordering::Relaxed);
                 desk.outboxes.leave(consumer.outbox);
@@ -920,7 +925,7 @@ impl Slot {
              {timeout} ms. This timeout value can be configured, see consumers doc guide to learn more"
         );
         let error = Error { code: 406, text };
-        desk.outboxes.push(to.outbox, Event::CloseChannel { channel, error });
+        desk.outboxes.push(to.outbox, Event::ConsumerTimedOut { channel, consumer, error });
     }
 
     fn forget_consumer(&mut self, desk: &mut Desk, consumer: ConsumerId) {
