@@ -11,9 +11,11 @@
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::id::{ConnectionId, QueueId};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::view::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
@@ -65,11 +67,31 @@ struct Point {
     depth: Depth,
 }
 
-/// The last two samples, and a history of the node's totals.
+/// Where the newest rates are found. Readers keep what they have read while the sampler goes on.
 #[derive(Debug, Default)]
+pub struct Board {
+    rates: Mutex<Arc<Rates>>,
+}
+
+impl Board {
+    /// The rates as of the last sample.
+    pub fn read(&self) -> Arc<Rates> {
+        Arc::clone(&self.rates.lock())
+    }
+
+    /// Takes a sample.
+    pub fn push(&self, sample: Sample) {
+        let mut rates = Rates::clone(&self.read());
+        rates.push(sample);
+        *self.rates.lock() = Arc::new(rates);
+    }
+}
+
+/// The last two samples, and a history of the node's totals.
+#[derive(Debug, Clone, Default)]
 pub struct Rates {
-    previous: Sample,
-    latest: Sample,
+    previous: Arc<Sample>,
+    latest: Arc<Sample>,
     history: VecDeque<Point>,
 }
 
@@ -87,7 +109,7 @@ impl Rates {
             messages: sample.messages,
             depth: sample.depth,
         });
-        self.previous = std::mem::replace(&mut self.latest, sample);
+        self.previous = std::mem::replace(&mut self.latest, Arc::new(sample));
     }
 
     /// Growth per second of something between the two samples; 0 where it cannot be known.

@@ -1,6 +1,7 @@
 //! Listeners and the sampler's clock: the edge of this crate.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -9,46 +10,76 @@ use axum::extract::Request;
 use axum::http::header;
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
-use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::api::call::Api;
 use crate::clock::now_ms;
 use crate::http::failure::Failure;
 use crate::node::Node;
-use crate::sampler::{Depth, INTERVAL, Rates, Sample};
+use crate::sampler::{Board, Depth, INTERVAL, Sample};
 use crate::scrape;
 
 /// Serves the HTTP API until `shutdown` is ready, and takes samples for its rates.
 ///
+/// All of it runs on a thread of its own, so that a list of ten thousand queues delays no message.
+///
 /// # Errors
-/// If the listener fails.
+/// If the thread cannot be made or the listener fails.
 pub async fn serve<N: Node>(
     node: Arc<N>,
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    let rates = Arc::new(Mutex::new(Rates::default()));
-    let sampler = tokio::spawn(sample_for_ever(Arc::clone(&node), Arc::clone(&rates)));
-    let router = router(Api { node, rates });
-    let served = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(shutdown)
-        .await;
-    sampler.abort();
-    served
+) -> io::Result<()> {
+    on_own_thread("http", listener, move |listener| async move {
+        let rates = Arc::new(Board::default());
+        let sampler = tokio::spawn(sample_for_ever(Arc::clone(&node), Arc::clone(&rates)));
+        let service =
+            router(Api { node, rates }).into_make_service_with_connect_info::<SocketAddr>();
+        let served = axum::serve(listener, service).with_graceful_shutdown(shutdown).await;
+        sampler.abort();
+        served
+    })
+    .await
 }
 
-/// Serves Prometheus metrics until `shutdown` is ready.
+/// Serves Prometheus metrics until `shutdown` is ready, on a thread of its own.
 ///
 /// # Errors
-/// If the listener fails.
+/// If the thread cannot be made or the listener fails.
 pub async fn serve_metrics<N: Node>(
     node: Arc<N>,
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    axum::serve(listener, metrics_router(node)).with_graceful_shutdown(shutdown).await
+) -> io::Result<()> {
+    on_own_thread("metrics", listener, move |listener| async move {
+        axum::serve(listener, metrics_router(node)).with_graceful_shutdown(shutdown).await
+    })
+    .await
+}
+
+/// Runs a server with a runtime of its own. If the caller stops waiting, the server goes on until
+/// its own end.
+async fn on_own_thread<F>(
+    name: &str,
+    listener: TcpListener,
+    serve: impl FnOnce(TcpListener) -> F + Send + 'static,
+) -> io::Result<()>
+where
+    F: Future<Output = io::Result<()>>,
+{
+    let listener = listener.into_std()?;
+    let (done, ended) = oneshot::channel();
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async { serve(TcpListener::from_std(listener)?).await })
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // Nobody may be waiting any more, and then nobody cares.
+        drop(done.send(run()));
+    })?;
+    ended.await.unwrap_or_else(|_| Err(io::Error::other("the server's thread panicked")))
 }
 
 /// The paths of the API's listener.
@@ -79,14 +110,14 @@ async fn page() -> impl IntoResponse {
     ([(header::CONTENT_SECURITY_POLICY, policy)], Html(include_str!("page.html")))
 }
 
-async fn sample_for_ever<N: Node>(node: Arc<N>, rates: Arc<Mutex<Rates>>) {
+async fn sample_for_ever<N: Node>(node: Arc<N>, rates: Arc<Board>) {
     let mut ticks = interval(INTERVAL);
     // Late samples would make the next interval short and its rates wild.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let sample = sample(node.as_ref()).await;
-        rates.lock().push(sample);
+        rates.push(sample);
     }
 }
 

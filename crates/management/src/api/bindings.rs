@@ -43,7 +43,7 @@ pub(super) fn of_exchange<N: Node>(
     end: BindingEnd,
 ) -> Outcome<Answer> {
     let exchange = exchanges::find(call, vhost, name)?;
-    let items = match end {
+    let items: Vec<Value> = match end {
         BindingEnd::Source if name.is_empty() => {
             call.state.queues(vhost).map(|queue| show(&State::default_binding(queue))).collect()
         }
@@ -61,7 +61,7 @@ pub(super) fn of_exchange<N: Node>(
 /// `GET /bindings/VHOST/e/SOURCE/q/DESTINATION`.
 pub(super) fn between<N: Node>(call: &Call<'_, N>, ends: &Ends) -> Outcome<Answer> {
     let found = between_ends(call, ends)?;
-    list::respond(found.iter().map(show).collect(), &call.query)
+    list::respond(found.iter().map(show), &call.query)
 }
 
 /// `POST /bindings/VHOST/e/SOURCE/q/DESTINATION`: 201 with the place of the binding, new or not.
@@ -83,7 +83,7 @@ pub(super) async fn post<N: Node>(call: &Call<'_, N>, ends: &Ends) -> Outcome<An
 
 /// `GET /bindings/VHOST/e/SOURCE/q/DESTINATION/KEY`.
 pub(super) fn get<N: Node>(call: &Call<'_, N>, ends: &Ends, key: &Key) -> Outcome<Answer> {
-    Ok(list::one(&show(&find(call, ends, key)?), &call.query))
+    Ok(list::one(show(&find(call, ends, key)?), &call.query))
 }
 
 /// `DELETE /bindings/VHOST/e/SOURCE/q/DESTINATION/KEY`.

@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use metadata::access::LoginRefusal;
 use metadata::objects::user::User;
 use metadata::state::State;
-use parking_lot::Mutex;
 
 use super::resource::Resource;
 use crate::http::answer::Answer;
@@ -19,7 +18,7 @@ use crate::http::credentials::Credentials;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::uri::{Query, Segment, segments};
 use crate::node::Node;
-use crate::sampler::Rates;
+use crate::sampler::{Board, Rates};
 
 /// The largest request body.
 const BODY_MAX: usize = 20_000_000;
@@ -30,7 +29,7 @@ pub struct Api<N> {
     /// The node.
     pub node: Arc<N>,
     /// Its rates.
-    pub rates: Arc<Mutex<Rates>>,
+    pub rates: Arc<Board>,
 }
 
 impl<N> Clone for Api<N> {
@@ -44,8 +43,8 @@ impl<N> Clone for Api<N> {
 pub struct Call<'a, N> {
     /// The node.
     pub node: &'a N,
-    /// Its rates.
-    pub rates: &'a Mutex<Rates>,
+    /// Its rates when the request came.
+    pub rates: Arc<Rates>,
     /// The topology when the request came.
     pub state: Arc<State>,
     /// Who asks.
@@ -118,7 +117,7 @@ impl<N: Node> Api<N> {
         };
         let call = Call {
             node: self.node.as_ref(),
-            rates: &self.rates,
+            rates: self.rates.read(),
             state,
             user,
             query,

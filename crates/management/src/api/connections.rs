@@ -37,7 +37,7 @@ pub(super) async fn list_user<N: Node>(call: &Call<'_, N>, user: &str) -> Outcom
 pub(super) async fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     let connection = find(call, name).await?;
     let node = call.node.stats().name;
-    Ok(list::one(&show(&connection, &node, &call.rates.lock()), &call.query))
+    Ok(list::one(show(&connection, &node, &call.rates), &call.query))
 }
 
 /// `DELETE /connections/NAME`; the header `X-Reason` becomes the text of the close.
@@ -96,11 +96,11 @@ pub(super) async fn channel<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<
         consumer.connection_name == channel.connection_name && consumer.channel == channel.number
     });
     let shown: Value = own.map(|consumer| consumers::show(&consumer, &node)).collect();
-    let mut item = show_channel(channel, &node, &call.rates.lock());
+    let mut item = show_channel(channel, &node, &call.rates);
     item["consumer_details"] = shown;
     item["publishes"] = json!([]);
     item["deliveries"] = json!([]);
-    Ok(list::one(&item, &call.query))
+    Ok(list::one(item, &call.query))
 }
 
 impl<N: Node> Call<'_, N> {
@@ -127,16 +127,16 @@ async fn find<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<ConnectionInfo
 
 fn respond<N: Node>(call: &Call<'_, N>, connections: &[ConnectionInfo]) -> Outcome<Answer> {
     let node = call.node.stats().name;
-    let rates = call.rates.lock();
-    let show = |connection: &ConnectionInfo| show(connection, &node, &rates);
-    list::respond(connections.iter().map(show).collect(), &call.query)
+    let rates = &*call.rates;
+    let show = |connection: &ConnectionInfo| show(connection, &node, rates);
+    list::respond(connections.iter().map(show), &call.query)
 }
 
 fn respond_channels<N: Node>(call: &Call<'_, N>, channels: &[ChannelInfo]) -> Outcome<Answer> {
     let node = call.node.stats().name;
-    let rates = call.rates.lock();
-    let show = |channel: &ChannelInfo| show_channel(channel, &node, &rates);
-    list::respond(channels.iter().map(show).collect(), &call.query)
+    let rates = &*call.rates;
+    let show = |channel: &ChannelInfo| show_channel(channel, &node, rates);
+    list::respond(channels.iter().map(show), &call.query)
 }
 
 fn show(connection: &ConnectionInfo, node: &str, rates: &Rates) -> Value {

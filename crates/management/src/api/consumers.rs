@@ -20,7 +20,7 @@ pub(super) async fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Ou
         Some(name) => consumer.vhost == name,
         None => call.sees(&consumer.vhost),
     });
-    list::respond(consumers.iter().map(|consumer| show(consumer, &node)).collect(), &call.query)
+    list::respond(consumers.iter().map(|consumer| show(consumer, &node)), &call.query)
 }
 
 /// A consumer as it is listed.

@@ -25,7 +25,7 @@ pub(super) fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) -> Outco
     let mut item = show(call, [exchange]).remove(0);
     item["incoming"] = json!([]);
     item["outgoing"] = json!([]);
-    Ok(list::one(&item, &call.query))
+    Ok(list::one(item, &call.query))
 }
 
 /// `PUT /exchanges/VHOST/NAME`.
@@ -77,7 +77,7 @@ fn show<'a, N: Node>(
     exchanges: impl IntoIterator<Item = &'a Exchange>,
 ) -> Vec<Value> {
     let counters = call.node.exchange_counters();
-    let rates = call.rates.lock();
+    let rates = &*call.rates;
     let with_stats = !call.query.is_true("disable_stats");
     let show = |exchange: &Exchange| {
         let mut item = definition(exchange);
@@ -87,7 +87,7 @@ fn show<'a, N: Node>(
             let key = (exchange.vhost.to_string(), exchange.name.to_string());
             let own = counters.get(&key).copied().unwrap_or_default();
             item["message_stats"] =
-                stats::exchange(&own, &rates, |sample| sample.exchanges.get(&key));
+                stats::exchange(&own, rates, |sample| sample.exchanges.get(&key));
         }
         item
     };

@@ -33,7 +33,7 @@ pub(super) fn flags<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
             "provided_by": "leveret",
         })
     };
-    list::respond(FLAGS.iter().map(show).collect(), &call.query)
+    list::respond(FLAGS.iter().map(show), &call.query)
 }
 
 /// `PUT /feature-flags/NAME/enable`.

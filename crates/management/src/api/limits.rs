@@ -19,7 +19,7 @@ pub(super) fn list_vhost<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Ou
         let value = vhost_limits(call, &vhost.name);
         (!value.is_empty()).then(|| json!({"vhost": &*vhost.name, "value": value}))
     });
-    list::respond(items.collect(), &call.query)
+    list::respond(items, &call.query)
 }
 
 /// The limits of a virtual host by name.
@@ -84,7 +84,7 @@ pub(super) fn list_user<N: Node>(call: &Call<'_, N>, user: Option<&str>) -> Outc
         let value = user_limits(call, &user.name);
         (!value.is_empty()).then(|| json!({"user": &*user.name, "value": value}))
     });
-    list::respond(items.collect(), &call.query)
+    list::respond(items, &call.query)
 }
 
 fn user_limits<N: Node>(call: &Call<'_, N>, user: &str) -> Map<String, Value> {

@@ -18,13 +18,13 @@ use crate::view::node::{Listener, NodeStats};
 /// `GET /nodes`.
 pub(super) fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     call.monitor()?;
-    list::respond(vec![show(&call.node.stats(), &call.rates.lock())], &call.query)
+    list::respond(vec![show(&call.node.stats(), &call.rates)], &call.query)
 }
 
 /// `GET /nodes/NODE`.
 pub(super) fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.monitor()?;
-    Ok(list::one(&show(&named(call, name)?, &call.rates.lock()), &call.query))
+    Ok(list::one(show(&named(call, name)?, &call.rates), &call.query))
 }
 
 /// `GET /nodes/NODE/memory`, `.../memory/relative`.
@@ -91,7 +91,7 @@ pub(super) async fn memory<N: Node>(
             json!({"rss": total, "allocated": total, "erlang": total})
         },
     );
-    Ok(list::one(&json!({ "memory": parts }), &call.query))
+    Ok(list::one(json!({ "memory": parts }), &call.query))
 }
 
 fn percent(part: u64, total: u64) -> u64 {

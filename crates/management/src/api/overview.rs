@@ -49,12 +49,12 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
             depth.unsettled += queue.unsettled;
         }
     }
-    let rates = call.rates.lock();
+    let rates = &*call.rates;
     let mut message_stats =
-        stats::messages(&counters.messages, &rates, |sample| Some(&sample.messages));
+        stats::messages(&counters.messages, rates, |sample| Some(&sample.messages));
     let age = |key: &str| call.query.get(key).and_then(|age| age.parse::<u64>().ok());
     if let Some(age_s) = age("msg_rates_age") {
-        stats::add_history(&mut message_stats, &rates, age_s);
+        stats::add_history(&mut message_stats, rates, age_s);
     }
     let mut item = json!({
         "management_version": version::COMPATIBLE,
@@ -84,9 +84,9 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
             "queues": queues,
             "exchanges": exchanges,
         },
-        "queue_totals": queue_totals(depth, &rates, age("lengths_age")),
+        "queue_totals": queue_totals(depth, rates, age("lengths_age")),
         "message_stats": message_stats,
-        "churn_rates": churn(&counters.churn, &rates),
+        "churn_rates": churn(&counters.churn, rates),
         "listeners": [],
         "contexts": [],
     });
@@ -94,7 +94,7 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
         item["listeners"] = nodes::listeners(&node);
         item["contexts"] = nodes::contexts(&node, true);
     }
-    Ok(list::one(&item, &call.query))
+    Ok(list::one(item, &call.query))
 }
 
 fn cluster_tags<N: Node>(call: &Call<'_, N>) -> Value {

@@ -27,7 +27,7 @@ pub(super) fn list<N: Node>(
     let wanted = |parameter: &&std::sync::Arc<Parameter>| {
         component.is_none_or(|component| &*parameter.component == component)
     };
-    let items = parameters.filter(wanted).map(|parameter| show(parameter)).collect();
+    let items = parameters.filter(wanted).map(|parameter| show(parameter));
     list::respond(items, &call.query)
 }
 
@@ -40,7 +40,7 @@ pub(super) fn get<N: Node>(
 ) -> Outcome<Answer> {
     call.policymaker_in(vhost)?;
     let found = call.state.parameter(component, vhost, name).ok_or_else(Failure::not_found)?;
-    Ok(list::one(&show(found), &call.query))
+    Ok(list::one(show(found), &call.query))
 }
 
 /// `PUT /parameters/COMPONENT/VHOST/NAME`.
@@ -87,7 +87,7 @@ pub(super) fn parse(component: &str, vhost: &str, name: &str, value: Value) -> O
 /// `GET /global-parameters`.
 pub(super) fn list_global<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     call.administrator()?;
-    let items = call.state.global_parameters().map(|parameter| show_global(parameter)).collect();
+    let items = call.state.global_parameters().map(|parameter| show_global(parameter));
     list::respond(items, &call.query)
 }
 
@@ -95,7 +95,7 @@ pub(super) fn list_global<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
 pub(super) fn get_global<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.administrator()?;
     let found = call.state.global_parameter(name).ok_or_else(Failure::not_found)?;
-    Ok(list::one(&show_global(found), &call.query))
+    Ok(list::one(show_global(found), &call.query))
 }
 
 /// `PUT /global-parameters/NAME`.

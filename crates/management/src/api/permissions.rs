@@ -38,7 +38,7 @@ pub(super) fn of_user<N: Node>(call: &Call<'_, N>, user: &str) -> Outcome<Answer
 pub(super) fn get<N: Node>(call: &Call<'_, N>, vhost: &str, user: &str) -> Outcome<Answer> {
     call.administrator()?;
     let permission = call.state.permission(vhost, user).ok_or_else(Failure::not_found)?;
-    Ok(list::one(&show(permission), &call.query))
+    Ok(list::one(show(permission), &call.query))
 }
 
 /// `PUT /permissions/VHOST/USER`.
@@ -91,7 +91,7 @@ pub(super) fn get_topics<N: Node>(call: &Call<'_, N>, vhost: &str, user: &str) -
     if found.is_empty() {
         return Err(Failure::not_found());
     }
-    list::respond(found.into_iter().map(show_topic).collect(), &call.query)
+    list::respond(found.into_iter().map(show_topic), &call.query)
 }
 
 /// `GET /topic-permissions/VHOST/USER/EXCHANGE`.
@@ -104,7 +104,7 @@ pub(super) fn get_topic<N: Node>(
     call.administrator()?;
     let found = topics(call, vhost, user, Some(exchange));
     let permission = found.first().ok_or_else(Failure::not_found)?;
-    Ok(list::one(&show_topic(permission), &call.query))
+    Ok(list::one(show_topic(permission), &call.query))
 }
 
 /// `PUT /topic-permissions/VHOST/USER`.
@@ -174,7 +174,7 @@ fn exist<N: Node>(call: &Call<'_, N>, vhost: &str, user: &str) -> Outcome<()> {
 fn respond<N: Node>(call: &Call<'_, N>, wanted: impl Fn(&Permission) -> bool) -> Outcome<Answer> {
     let vhosts = call.state.vhosts();
     let permissions = vhosts.flat_map(|vhost| call.state.permissions(&vhost.name));
-    let items = permissions.filter(|permission| wanted(permission)).map(show).collect();
+    let items = permissions.filter(|permission| wanted(permission)).map(show);
     list::respond(items, &call.query)
 }
 
@@ -185,7 +185,7 @@ fn respond_topics<N: Node>(
     let vhosts = call.state.vhosts();
     let permissions = vhosts.flat_map(|vhost| call.state.topic_permissions(&vhost.name));
     let wanted = permissions.filter(|permission| wanted(permission));
-    list::respond(wanted.map(|permission| show_topic(permission)).collect(), &call.query)
+    list::respond(wanted.map(|permission| show_topic(permission)), &call.query)
 }
 
 fn topics<'a, N: Node>(

@@ -24,7 +24,7 @@ pub(super) fn list<N: Node>(
         PolicyList::Users => call.state.policies(&vhost.name).map(show).collect::<Vec<_>>(),
         PolicyList::Operators => call.state.operator_policies(&vhost.name).map(show).collect(),
     });
-    list::respond(items.collect(), &call.query)
+    list::respond(items, &call.query)
 }
 
 /// `GET /policies/VHOST/NAME`.
@@ -35,7 +35,7 @@ pub(super) fn get<N: Node>(
     name: &str,
 ) -> Outcome<Answer> {
     call.policymaker_in(vhost)?;
-    Ok(list::one(&show(find(call, which, vhost, name)?), &call.query))
+    Ok(list::one(show(find(call, which, vhost, name)?), &call.query))
 }
 
 /// `PUT /policies/VHOST/NAME`.

@@ -25,12 +25,12 @@ pub(super) async fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Ou
     let node = call.node.stats().name;
     let queues = vhosts.iter().flat_map(|vhost| call.state.queues(&vhost.name));
     if call.query.is_true("disable_stats") && !call.query.is_true("enable_queue_totals") {
-        let items = queues.map(|queue| definition(&call.state, queue, &node)).collect();
+        let items = queues.map(|queue| definition(&call.state, queue, &node));
         return list::respond(items, &call.query);
     }
     let with_stats = Parts::of(call).await;
-    let rates = call.rates.lock();
-    let items = queues.map(|queue| with_stats.show(&call.state, queue, &node, &rates)).collect();
+    let rates = &*call.rates;
+    let items = queues.map(|queue| with_stats.show(&call.state, queue, &node, rates));
     list::respond(items, &call.query)
 }
 
@@ -56,12 +56,12 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) ->
             .or_default()
             .push(consumer);
     }
-    let rates = call.rates.lock();
-    let mut item = parts.show(&call.state, queue, &node, &rates);
+    let rates = &*call.rates;
+    let mut item = parts.show(&call.state, queue, &node, rates);
     item["consumer_details"] = shown;
     item["incoming"] = json!([]);
     item["deliveries"] = json!([]);
-    Ok(list::one(&item, &call.query))
+    Ok(list::one(item, &call.query))
 }
 
 /// `PUT /queues/VHOST/NAME`.

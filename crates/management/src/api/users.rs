@@ -18,7 +18,7 @@ use crate::node::Node;
 /// `GET /users`.
 pub(super) fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     call.administrator()?;
-    list::respond(call.state.users().map(|user| show(call, user)).collect(), &call.query)
+    list::respond(call.state.users().map(|user| show(call, user)), &call.query)
 }
 
 /// `GET /users/without-permissions`.
@@ -28,13 +28,13 @@ pub(super) fn without_permissions<N: Node>(call: &Call<'_, N>) -> Outcome<Answer
         call.state.vhosts().any(|vhost| call.state.permission(&vhost.name, &user.name).is_some())
     };
     let users = call.state.users().filter(|user| !has_some(user));
-    list::respond(users.map(|user| show(call, user)).collect(), &call.query)
+    list::respond(users.map(|user| show(call, user)), &call.query)
 }
 
 /// `GET /users/USER`.
 pub(super) fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.administrator()?;
-    Ok(list::one(&show(call, find(call, name)?), &call.query))
+    Ok(list::one(show(call, find(call, name)?), &call.query))
 }
 
 /// `PUT /users/USER`. Without a password, a new user has none, and an existing one loses his.

@@ -19,7 +19,7 @@ use crate::view::counters::MessageCounters;
 /// `GET /vhosts`: those that may be seen.
 pub(super) async fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     let totals = Totals::by_vhost(call).await;
-    let items = call.vhosts(None)?.into_iter().map(|vhost| show(call, vhost, &totals)).collect();
+    let items = call.vhosts(None)?.into_iter().map(|vhost| show(call, vhost, &totals));
     list::respond(items, &call.query)
 }
 
@@ -30,7 +30,7 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answ
         call.visible(name)?;
     }
     let totals = Totals::by_vhost(call).await;
-    Ok(list::one(&show(call, vhost, &totals), &call.query))
+    Ok(list::one(show(call, vhost, &totals), &call.query))
 }
 
 /// `PUT /vhosts/VHOST`: what is not given stays as it is.
@@ -170,7 +170,7 @@ impl Totals {
 fn show<N: Node>(call: &Call<'_, N>, vhost: &Vhost, totals: &BTreeMap<String, Totals>) -> Value {
     type Field = (&'static str, fn(&Depth) -> u64);
     let total = totals.get(&*vhost.name).copied().unwrap_or_default();
-    let rates = call.rates.lock();
+    let rates = &*call.rates;
     let sums = rates.map(|sample| Totals::of_sample(call, &vhost.name, sample));
     let mut item = definition(vhost);
     let Value::Object(object) = &mut item else { return item };

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub enum Answer {
     /// 200 with JSON.
     Json(Value),
+    /// 200 with JSON that is text already.
+    Text(String),
     /// 200 with JSON that the browser shall save under a name.
     Download(Value, String),
     /// Another status with JSON.
@@ -38,6 +40,9 @@ impl IntoResponse for Answer {
         };
         let mut response = match self {
             Self::Json(value) => json(StatusCode::OK, &value),
+            Self::Text(text) => {
+                ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+            }
             Self::Download(value, name) => {
                 let mut response = json(StatusCode::OK, &value);
                 let name: String = name.chars().filter(|c| !c.is_control() && *c != '"').collect();

@@ -7,8 +7,8 @@
 use std::cmp::Ordering;
 
 use axum::http::StatusCode;
-use regex::RegexBuilder;
-use serde_json::{Map, Value, json};
+use regex::{Regex, RegexBuilder};
+use serde_json::{Map, Value};
 
 use super::answer::Answer;
 use super::failure::{Failure, Outcome};
@@ -21,28 +21,41 @@ const PAGE_SIZE_MAX: usize = 500;
 /// The longest filter expression.
 const FILTER_MAX: usize = 1_000;
 
+/// An item that is ready to be sent. A list of ten thousand queues is large as text, and ten times
+/// larger as values, so that items are turned into text one by one.
+struct Row {
+    /// What it is sorted by.
+    key: Value,
+    text: String,
+}
+
 /// Answers a list as the query asks for it. Without `sort`, the order of `items` stays.
 ///
 /// # Errors
 /// 400 for a bad page number or size, a page behind the last one, or a bad expression.
-pub fn respond(items: Vec<Value>, query: &Query) -> Outcome<Answer> {
+pub fn respond(items: impl IntoIterator<Item = Value>, query: &Query) -> Outcome<Answer> {
     let page = Page::of(query)?;
-    let total_count = items.len();
-    let mut items = items;
-    if page.is_some() {
-        filter(&mut items, query)?;
+    let pattern = if page.is_some() { pattern(query)? } else { None };
+    let sort: Option<Vec<&str>> =
+        query.get("sort").filter(|path| !path.is_empty()).map(|path| path.split('.').collect());
+    let mut total_count = 0;
+    let mut rows = Vec::new();
+    for item in items {
+        total_count += 1;
+        if !pattern.as_ref().is_none_or(|pattern| is_named(&item, pattern)) {
+            continue;
+        }
+        let key = sort.as_ref().map_or(Value::Null, |path| at(&item, path).clone());
+        rows.push(Row { key, text: columns(item, query).to_string() });
     }
-    if let Some(path) = query.get("sort").filter(|path| !path.is_empty()) {
-        let path: Vec<&str> = path.split('.').collect();
-        items.sort_by(|a, b| order(at(a, &path), at(b, &path)));
+    if sort.is_some() {
+        rows.sort_by(|a, b| order(&a.key, &b.key));
         if query.is_true("sort_reverse") {
-            items.reverse();
+            rows.reverse();
         }
     }
-    let Some(page) = page else {
-        return Ok(Answer::Json(items.iter().map(|item| columns(item, query)).collect()));
-    };
-    let filtered_count = items.len();
+    let Some(page) = page else { return Ok(Answer::Text(array(&rows))) };
+    let filtered_count = rows.len();
     let page_count = filtered_count.div_ceil(page.size);
     if page.number > page_count.max(1) {
         return Err(Failure::new(
@@ -54,25 +67,34 @@ pub fn respond(items: Vec<Value>, query: &Query) -> Outcome<Answer> {
             ),
         ));
     }
-    let on_page: Vec<Value> = items
-        .iter()
-        .skip((page.number - 1) * page.size)
-        .take(page.size)
-        .map(|item| columns(item, query))
-        .collect();
-    Ok(Answer::Json(json!({
-        "item_count": on_page.len(),
-        "items": on_page,
-        "page": page.number,
-        "page_size": page.size,
-        "page_count": page_count,
-        "filtered_count": filtered_count,
-        "total_count": total_count,
-    })))
+    let start = ((page.number - 1) * page.size).min(filtered_count);
+    let on_page = &rows[start..filtered_count.min(start + page.size)];
+    Ok(Answer::Text(format!(
+        "{{\"filtered_count\":{filtered_count},\"item_count\":{},\"items\":{},\"page\":{},\
+         \"page_count\":{page_count},\"page_size\":{},\"total_count\":{total_count}}}",
+        on_page.len(),
+        array(on_page),
+        page.number,
+        page.size
+    )))
+}
+
+fn array(rows: &[Row]) -> String {
+    let length: usize = rows.iter().map(|row| row.text.len() + 1).sum();
+    let mut text = String::with_capacity(length + 2);
+    text.push('[');
+    for (at, row) in rows.iter().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        text.push_str(&row.text);
+    }
+    text.push(']');
+    text
 }
 
 /// Answers one object, reduced to the asked columns.
-pub fn one(item: &Value, query: &Query) -> Answer {
+pub fn one(item: Value, query: &Query) -> Answer {
     Answer::Json(columns(item, query))
 }
 
@@ -106,9 +128,10 @@ impl Page {
     }
 }
 
-fn filter(items: &mut Vec<Value>, query: &Query) -> Outcome<()> {
+/// What names have to match.
+fn pattern(query: &Query) -> Outcome<Option<Regex>> {
     let Some(pattern) = query.get("name").filter(|pattern| !pattern.is_empty()) else {
-        return Ok(());
+        return Ok(None);
     };
     if pattern.len() > FILTER_MAX {
         return Err(Failure::bad_request(format!("name is longer than {FILTER_MAX} bytes")));
@@ -119,10 +142,11 @@ fn filter(items: &mut Vec<Value>, query: &Query) -> Outcome<()> {
         RegexBuilder::new(&source).case_insensitive(true).size_limit(1 << 20).build().map_err(
             |error| Failure::bad_request(format!("invalid regular expression: {error}")),
         )?;
-    items.retain(|item| {
-        item.get("name").and_then(Value::as_str).is_some_and(|name| expression.is_match(name))
-    });
-    Ok(())
+    Ok(Some(expression))
+}
+
+fn is_named(item: &Value, pattern: &Regex) -> bool {
+    item.get("name").and_then(Value::as_str).is_some_and(|name| pattern.is_match(name))
 }
 
 /// The value at a dotted path; null if there is none.
@@ -152,14 +176,14 @@ fn order(a: &Value, b: &Value) -> Ordering {
 }
 
 /// Only the columns that the query names; all of them if it names none.
-fn columns(item: &Value, query: &Query) -> Value {
+fn columns(item: Value, query: &Query) -> Value {
     let Some(columns) = query.get("columns").filter(|columns| !columns.is_empty()) else {
-        return item.clone();
+        return item;
     };
     let mut kept = Value::Object(Map::new());
     for column in columns.split(',') {
         let path: Vec<&str> = column.split('.').collect();
-        let found = path.iter().try_fold(item, |value, key| value.get(*key));
+        let found = path.iter().try_fold(&item, |value, key| value.get(*key));
         if let Some(found) = found {
             insert(&mut kept, &path, found.clone());
         }
@@ -180,16 +204,19 @@ fn insert(into: &mut Value, path: &[&str], value: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn parsed(answer: &Answer) -> Value {
+        let Answer::Text(text) = answer else { panic!("unexpected {answer:?}") };
+        serde_json::from_str(text).unwrap()
+    }
 
     fn check(query: &str) -> Value {
-        let items = (1..=5)
-            .map(
-                |n| json!({"name": format!("q{n}"), "messages": 10 - n, "stats": {"a": n, "b": 0}}),
-            )
-            .collect();
+        let items = (1..=5).map(
+            |n| json!({"name": format!("q{n}"), "messages": 10 - n, "stats": {"a": n, "b": 0}}),
+        );
         match respond(items, &Query::parse(query)) {
-            Ok(Answer::Json(value)) => value,
-            Ok(other) => panic!("unexpected {other:?}"),
+            Ok(answer) => parsed(&answer),
             Err(failure) => json!(failure.error),
         }
     }
@@ -216,9 +243,7 @@ mod tests {
         let some = check("page=1&name=Q[12]&use_regex=true");
         assert_eq!(some["item_count"], 2);
         assert_eq!(check("pagination=true")["page"], 1);
-        let Ok(Answer::Json(empty)) = respond(vec![], &Query::parse("page=1&page_size=100")) else {
-            panic!("an empty list has a first page");
-        };
+        let empty = parsed(&respond([], &Query::parse("page=1&page_size=100")).unwrap());
         assert_eq!(empty["items"], json!([]));
     }
 

@@ -8,9 +8,8 @@ use axum::http::{HeaderMap, Request};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use management::api::call::Api;
-use management::sampler::Rates;
+use management::sampler::Board;
 use management::server::{metrics_router, router, sample};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -21,7 +20,7 @@ use crate::fake::Fake;
 pub(crate) struct Asker {
     /// The node.
     pub(crate) node: Arc<Fake>,
-    rates: Arc<Mutex<Rates>>,
+    rates: Arc<Board>,
     credentials: Option<(String, String)>,
 }
 
@@ -70,7 +69,7 @@ impl Asker {
     pub(crate) async fn sample_at(&self, at_ms: u64) {
         let mut sample = sample(self.node.as_ref()).await;
         sample.at_ms = at_ms;
-        self.rates.lock().push(sample);
+        self.rates.push(sample);
     }
 
     pub(crate) async fn get(&self, path: &str) -> Got {

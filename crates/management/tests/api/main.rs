@@ -11,5 +11,6 @@ mod messages;
 mod metrics;
 mod node;
 mod paths;
+mod sockets;
 mod topology;
 mod users;
