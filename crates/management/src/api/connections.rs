@@ -180,7 +180,7 @@ fn show(connection: &ConnectionInfo, node: &str, rates: &Rates) -> Value {
         "send_pend": connection.send_pending,
         "reductions": 0,
         "reductions_details": details(0.0),
-        "garbage_collection": {},
+        "garbage_collection": stats::no_garbage(),
     });
     if let Some(name) = client_properties.get("connection_name") {
         item["user_provided_name"] = name.clone();
@@ -226,7 +226,7 @@ fn show_channel(channel: &ChannelInfo, node: &str, rates: &Rates) -> Value {
         }),
         "reductions": 0,
         "reductions_details": details(0.0),
-        "garbage_collection": {},
+        "garbage_collection": stats::no_garbage(),
     });
     if let Some(idle) = channel.idle_since_ms {
         item["idle_since"] = Value::from(overview::date(idle));

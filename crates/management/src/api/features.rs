@@ -9,27 +9,27 @@ use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
 use crate::node::Node;
 
-/// Flags that tools look for, all of them in force for good.
-const FLAGS: [(&str, &str); 4] = [
-    (
-        "classic_queue_type_delivery_support",
-        "Deliveries of classic queues have a type of their own",
-    ),
-    ("quorum_queue", "Support queues of type `quorum`"),
-    ("user_limits", "Configure connection and channel limits for a user"),
-    ("virtual_host_metadata", "Virtual hosts have metadata (description, tags)"),
+/// Flags that tools look for, all of them in force for good: name, description, stability.
+const FLAGS: [(&str, &str, &str); 7] = [
+    ("detailed_queues_endpoint", "A detailed queues HTTP API endpoint", "required"),
+    ("user_limits", "Connection and channel limits for a user", "required"),
+    ("virtual_host_metadata", "Virtual hosts have metadata", "required"),
+    ("rabbitmq_4.0.0", "All of RabbitMQ 4.0 that is here", "stable"),
+    ("rabbitmq_4.1.0", "All of RabbitMQ 4.1 that is here", "stable"),
+    ("rabbitmq_4.2.0", "All of RabbitMQ 4.2 that is here", "stable"),
+    ("rabbitmq_4.3.0", "All of RabbitMQ 4.3 that is here", "stable"),
 ];
 
 /// `GET /feature-flags`.
 pub(super) fn flags<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     call.administrator()?;
-    let show = |(name, desc): &(&str, &str)| {
+    let show = |(name, desc, stability): &(&str, &str, &str)| {
         json!({
             "name": name,
             "desc": desc,
             "doc_url": "",
             "state": "enabled",
-            "stability": "required",
+            "stability": stability,
             "provided_by": "leveret",
         })
     };
@@ -39,7 +39,7 @@ pub(super) fn flags<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
 /// `PUT /feature-flags/NAME/enable`.
 pub(super) fn enable<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.administrator()?;
-    if name == "all" || FLAGS.iter().any(|(known, _)| *known == name) {
+    if name == "all" || FLAGS.iter().any(|(known, ..)| *known == name) {
         return Ok(Answer::Done);
     }
     Err(Failure::bad_request(format!("unsupported feature flag: {name}")))

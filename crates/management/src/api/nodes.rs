@@ -248,6 +248,8 @@ fn show(stats: &NodeStats, rates: &Rates) -> Value {
     let counts = json!({
         "rabbitmq_version": version::COMPATIBLE,
         "erlang_version": version::ERLANG,
+        "erlang_full_version": version::ERLANG_FULL,
+        "crypto_lib_version": version::CRYPTO,
         "product_name": version::PRODUCT,
         "product_version": version::OWN,
         "io_sync_avg_time": milliseconds(journal.sync_micros, journal.syncs),

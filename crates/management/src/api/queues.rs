@@ -252,7 +252,7 @@ fn add_stats(item: &mut Value, id: QueueId, stats: &QueueStats, rates: &Rates) {
         "head_message_timestamp": stats.head_message_timestamp,
         "oldest_ready_at": stats.oldest_ready_ms,
         "oldest_unacknowledged_at": stats.oldest_unsettled_ms,
-        "garbage_collection": {},
+        "garbage_collection": stats::no_garbage(),
         "message_stats": stats::messages(&stats.counters, rates, |sample| {
             sample.queues.get(&id).map(|(counters, _)| counters)
         }),

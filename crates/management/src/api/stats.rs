@@ -35,6 +35,14 @@ const EXCHANGE: [Field<ExchangeCounters>; 5] = [
     ("drop_unroutable", |counters| counters.drop_unroutable),
 ];
 
+/// `garbage_collection`: there is none, but tools require the numbers.
+pub(super) fn no_garbage() -> Value {
+    json!({
+        "fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0,
+        "minor_gcs": 0,
+    })
+}
+
 /// `message_stats` of something whose totals `sampled` finds in a sample.
 pub(super) fn messages(
     counters: &MessageCounters,
