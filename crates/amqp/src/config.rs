@@ -67,13 +67,15 @@ impl Default for SessionConfig {
             consumers_max: None,
             handshake_timeout_ms: 10_000,
             mechanisms: vec![Offer::Plain, Offer::Amqplain],
-            server_properties: server_properties("0", "leveret"),
+            server_properties: server_properties("0", "4.3.0", "leveret"),
         }
     }
 }
 
-/// What `connection.start` says about the server. Clients switch features on by `capabilities`.
-pub fn server_properties(version: &str, cluster_name: &str) -> FieldTable {
+/// What `connection.start` says about the server. Clients switch features on by `capabilities`, but
+/// some also by product and version, so these are RabbitMQ's (`compatible`: the version whose
+/// behaviour is followed) and our own stand beside them.
+pub fn server_properties(own: &str, compatible: &str, cluster_name: &str) -> FieldTable {
     let mut capabilities = FieldTable::default();
     for name in [
         "publisher_confirms",
@@ -90,9 +92,10 @@ pub fn server_properties(version: &str, cluster_name: &str) -> FieldTable {
     }
     let mut table = FieldTable::default();
     for (name, value) in [
-        ("product", "Leveret"),
-        ("version", version),
-        ("platform", "Rust"),
+        ("product", "RabbitMQ"),
+        ("version", compatible),
+        ("platform", "Leveret"),
+        ("leveret_version", own),
         ("cluster_name", cluster_name),
         ("copyright", "Copyright (c) the Leveret authors"),
         ("information", "Licensed under the Apache License 2.0"),

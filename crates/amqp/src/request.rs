@@ -32,7 +32,7 @@ pub enum Request {
     },
     /// `connection.update-secret`. Answered by [`Reply::Done`] or an error.
     UpdateSecret {
-        /// For internal users this is a password that must be right.
+        /// What the client gave, for logins that expire.
         secret: Vec<u8>,
     },
     /// `channel.open`. Answered by [`Reply::Done`] or a connection error (per-user limits).

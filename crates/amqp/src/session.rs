@@ -170,12 +170,17 @@ impl Session {
         self.phase == Phase::Running
     }
 
-    /// Whether events must be handed over before the reply that is awaited: all but a
-    /// subscription's, whose first delivery must not precede it.
+    /// Whether events must be handed over before the reply that is awaited. Not before that of a
+    /// subscription, whose first delivery must not precede it, and not before that of a deletion:
+    /// clients that delete a queue from which they consume expect delete-ok first, as RabbitMQ
+    /// gives it, and the cancel after it.
     pub fn takes_events_before_reply(&self) -> bool {
         !matches!(
             self.waiting,
-            Some(reply::Waiting::Channel { answer: reply::Answer::Consume(_), .. })
+            Some(reply::Waiting::Channel {
+                answer: reply::Answer::Consume(_) | reply::Answer::Delete { .. },
+                ..
+            })
         )
     }
 

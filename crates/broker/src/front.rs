@@ -8,6 +8,7 @@ use amqp::config::{Offer, SessionConfig, server_properties};
 use amqp::listener::{Node as AmqpNode, Peer as Incoming};
 use amqp::mailbox::Mailbox;
 use amqp::server::{Connection, Ended};
+use management::version;
 
 use crate::config::{Config, LoginFrom, Mechanism};
 use crate::connections::alarm_event;
@@ -57,7 +58,11 @@ fn session_config(config: &Config, tls: bool) -> SessionConfig {
         handshake_timeout_ms: u64::try_from(config.handshake_timeout.as_millis())
             .unwrap_or(u64::MAX),
         mechanisms,
-        server_properties: server_properties(env!("CARGO_PKG_VERSION"), &config.cluster.name),
+        server_properties: server_properties(
+            version::OWN,
+            version::COMPATIBLE,
+            &config.cluster.name,
+        ),
     }
 }
 

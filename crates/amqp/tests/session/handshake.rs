@@ -94,7 +94,7 @@ fn all_capabilities_are_advertised() {
     assert_eq!(start.locales.as_bytes(), b"en_US");
     assert_eq!(
         start.server_properties.inner().get("product"),
-        Some(&AMQPValue::LongString("Leveret".into()))
+        Some(&AMQPValue::LongString("RabbitMQ".into()))
     );
 }
 
