@@ -327,13 +327,19 @@ pub enum Command {
 pub enum JournalCommand {
     /// Prints the segments and streams.
     Inspect {
-        /// The journal's directory.
+        /// The journal's directory, or the data directory that it lies in.
         directory: PathBuf,
+        /// Look although a node uses it: what is seen may be torn.
+        #[arg(long = "even-if-in-use")]
+        even_if_in_use: bool,
     },
     /// Checks every record; fails if one is damaged.
     Verify {
-        /// The journal's directory.
+        /// The journal's directory, or the data directory that it lies in.
         directory: PathBuf,
+        /// Look although a node uses it: what is seen may be torn.
+        #[arg(long = "even-if-in-use")]
+        even_if_in_use: bool,
     },
 }
 

@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> E
 impl Session<'_> {
     fn perform(&mut self) -> Result<(), Failed> {
         if let Command::Journal(command) = &self.arguments.command {
-            return offline::journal(command, self.out);
+            return offline::journal(command, self.arguments.formatter, self.out);
         }
         if act::perform(self)? || check::perform(self)? {
             return Ok(());

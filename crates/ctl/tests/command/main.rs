@@ -1,6 +1,7 @@
 //! Commands against a node that gives prepared answers: what is asked, what is printed, how it ends.
 
 mod node;
+mod prepared;
 
 use clap::Parser as _;
 use ctl::cli::Arguments;
@@ -116,4 +117,31 @@ fn status_is_one_fact_a_line() {
         assert!(out.lines().any(|one| one == line), "{line} is missing in {out}");
     }
     assert!(out.contains("listener\tamqp on :: port 5672"));
+}
+
+#[test]
+fn a_directory_without_a_journal_is_no_journal() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("a UTF-8 path");
+    for command in ["inspect", "verify"] {
+        let (exit, out, err, _) = check(&["journal", command, path], &[]);
+        assert_eq!((exit, out.as_str()), (Exit::Data, ""));
+        assert!(err.contains("is not a journal: it is empty"), "{err}");
+    }
+}
+
+#[test]
+fn a_journal_is_inspected_and_verified() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("a UTF-8 path");
+    prepared::journal_with_records(directory.path(), 3);
+    let (exit, out, ..) = check(&["journal", "verify", path], &[]);
+    assert_eq!(exit, Exit::Done, "{out}");
+    assert!(out.contains("live records\t3\n"), "{out}");
+    let (exit, out, ..) = check(&["journal", "inspect", path, "--formatter", "json"], &[]);
+    assert_eq!(exit, Exit::Done);
+    let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(found["streams"][0]["records"], 3);
+    let (_, out, ..) = check(&["journal", "inspect", path], &[]);
+    assert!(out.contains("closed properly\tyes\n"), "{out}");
 }
