@@ -25,10 +25,45 @@ impl Random {
 
 /// Pieces that mean something to TOML, to our values, or to nobody.
 const PIECES: &[&str] = &[
-    "\"", "'", "[", "]", "{", "}", "=", ".", ",", "#", "\n", "\r\n", "\\u0000", "\"\"\"", "[[a]]", "[limits]\n",
-    "limits.", "tls.verify = \"required\"\n", "heartbeat = 5\n", "-1", "0x10", "1e400", "nan", "99999999999999999999",
-    "18446744073709551615", "%", "MiB", "1979-05-27T07:32:00Z", "true", "none", "unlimited", "\u{feff}", "\u{0}", "ä",
-    "a@b:1", "[::1]:1", "::", ":", " ",
+    "\"",
+    "'",
+    "[",
+    "]",
+    "{",
+    "}",
+    "=",
+    ".",
+    ",",
+    "#",
+    "\n",
+    "\r\n",
+    "\\u0000",
+    "\"\"\"",
+    "[[a]]",
+    "[limits]\n",
+    "limits.",
+    "tls.verify = \"required\"\n",
+    "heartbeat = 5\n",
+    "-1",
+    "0x10",
+    "1e400",
+    "nan",
+    "99999999999999999999",
+    "18446744073709551615",
+    "%",
+    "MiB",
+    "1979-05-27T07:32:00Z",
+    "true",
+    "none",
+    "unlimited",
+    "\u{feff}",
+    "\u{0}",
+    "ä",
+    "a@b:1",
+    "[::1]:1",
+    "::",
+    ":",
+    " ",
 ];
 
 fn mutate(random: &mut Random, text: &mut String) {
@@ -45,7 +80,8 @@ fn mutate(random: &mut Random, text: &mut String) {
             2 => text.truncate(at),
             _ => {
                 let lines: Vec<&str> = text.lines().collect();
-                let line = lines.get(random.below(lines.len())).copied().unwrap_or_default().to_owned();
+                let line =
+                    lines.get(random.below(lines.len())).copied().unwrap_or_default().to_owned();
                 text.push_str(&line);
             }
         }
