@@ -117,7 +117,9 @@ impl Accounts {
         {
             return Err(Error {
                 code: 530,
-                text: format!("number of channels opened on the node has reached its limit ({limit})"),
+                text: format!(
+                    "number of channels opened on the node has reached its limit ({limit})"
+                ),
             });
         }
         if let Some(user) = user {

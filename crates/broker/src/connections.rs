@@ -86,7 +86,11 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// A new connection; `first` events wait for it already.
-    pub(crate) fn add(&self, peer: Peer, origin: impl FnOnce(ConnectionId) -> Origin) -> Arc<Record> {
+    pub(crate) fn add(
+        &self,
+        peer: Peer,
+        origin: impl FnOnce(ConnectionId) -> Origin,
+    ) -> Arc<Record> {
         let id = ConnectionId(self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
         let record = Arc::new(Record {
             id,

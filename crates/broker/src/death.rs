@@ -65,11 +65,9 @@ pub(crate) fn dead_letter(message: &Message, exchange: &str, death: Death<'_>) -
             headers.insert(name.clone(), value.clone());
         }
     }
-    for (name, value) in [
-        ("queue", death.queue),
-        ("reason", death.reason.name()),
-        ("exchange", message.exchange()),
-    ] {
+    for (name, value) in
+        [("queue", death.queue), ("reason", death.reason.name()), ("exchange", message.exchange())]
+    {
         let first = format!("x-first-death-{name}");
         if !headers.contains_key(&first) {
             headers.insert(first.into(), text(value));

@@ -78,12 +78,11 @@ impl AmqpNode for Front {
         if self.node.stopping.load(Ordering::Acquire) {
             return None;
         }
-        let certificate_user = peer.tls.as_ref().and_then(|tls| {
-            match self.node.config.tls.login_from {
+        let certificate_user =
+            peer.tls.as_ref().and_then(|tls| match self.node.config.tls.login_from {
                 LoginFrom::CommonName => tls.common_name.clone(),
                 LoginFrom::DistinguishedName => tls.distinguished_name.clone(),
-            }
-        });
+            });
         let address = Peer {
             local: plain(peer.local),
             remote: plain(peer.address),
@@ -112,9 +111,15 @@ impl AmqpNode for Front {
     fn ended(&self, peer: &Incoming, ended: &Ended) {
         let address = plain(peer.address);
         match (&ended.reason, ended.was_open) {
-            (Some(reason), _) => tracing::warn!(peer = %address, user = %ended.user, vhost = %ended.vhost, reason, "connection lost"),
-            (None, true) => tracing::info!(peer = %address, user = %ended.user, vhost = %ended.vhost, "connection closed"),
-            (None, false) => tracing::debug!(peer = %address, "connection closed before it was opened"),
+            (Some(reason), _) => {
+                tracing::warn!(peer = %address, user = %ended.user, vhost = %ended.vhost, reason, "connection lost")
+            }
+            (None, true) => {
+                tracing::info!(peer = %address, user = %ended.user, vhost = %ended.vhost, "connection closed")
+            }
+            (None, false) => {
+                tracing::debug!(peer = %address, "connection closed before it was opened")
+            }
         }
     }
 }

@@ -21,10 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amqp::outbox::Written;
+use amqp::request::{ChannelId, Error, Event, Outcome, Publish, Reply, Request, Unsettled};
 use amqp::tls::TlsPeer;
-use amqp::request::{
-    ChannelId, Error, Event, Outcome, Publish, Reply, Request, Unsettled,
-};
 use journal::op::Lsn;
 use metadata::access::Access;
 use metadata::objects::Name;
@@ -275,19 +273,19 @@ impl Gateway {
         let (answer, answered) = oneshot::channel();
         self.node.shards.post(
             queue,
-            Batch { origin: Some(Arc::clone(&self.origin)), bytes: 0, commands: vec![command(answer)] },
+            Batch {
+                origin: Some(Arc::clone(&self.origin)),
+                bytes: 0,
+                commands: vec![command(answer)],
+            },
         );
-        answered.await.map_err(|_| Error {
-            code: 541,
-            text: "the node is stopping".into(),
-        })
+        answered.await.map_err(|_| Error { code: 541, text: "the node is stopping".into() })
     }
 
     fn place(&self) -> Result<&Place, Error> {
-        self.place.as_ref().ok_or_else(|| Error {
-            code: 504,
-            text: "expected 'connection.open'".into(),
-        })
+        self.place
+            .as_ref()
+            .ok_or_else(|| Error { code: 504, text: "expected 'connection.open'".into() })
     }
 
     /// Makes the snapshot of this connection the current one.

@@ -17,9 +17,7 @@ use management::node::Node as ManagedNode;
 use management::view::connection::{ChannelInfo, ConnectionInfo};
 use management::view::consumer::ConsumerInfo;
 use management::view::counters::{ExchangeCounters, GlobalCounters};
-use management::view::message::{
-    GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest,
-};
+use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use management::view::node::NodeStats;
 use management::view::queue::QueueStats;
 use management::view::topology::{
@@ -66,11 +64,15 @@ impl Operator {
     fn follow_up(&self, outcome: &metadata::outcome::Outcome, command_deletes_user: bool) {
         if let Some(vhost) = &outcome.vhost_deleted {
             let reason = format!("vhost '{vhost}' is deleted");
-            self.node.connections.close(&reason, |record| record.login().vhost.as_ref() == Some(vhost));
+            self.node
+                .connections
+                .close(&reason, |record| record.login().vhost.as_ref() == Some(vhost));
         }
         if command_deletes_user && let Some(user) = &outcome.user_changed {
             let reason = format!("user '{user}' is deleted");
-            self.node.connections.close(&reason, |record| record.login().user.as_ref() == Some(user));
+            self.node
+                .connections
+                .close(&reason, |record| record.login().user.as_ref() == Some(user));
         }
         for exchange in &outcome.exchanges_deleted {
             self.node.exchange_counts.forget(&exchange.vhost, &exchange.name);

@@ -76,11 +76,7 @@ pub(crate) struct Group {
 #[derive(Debug)]
 pub(crate) enum Then {
     /// The publisher is told.
-    Confirm {
-        origin: Arc<Origin>,
-        channel: ChannelId,
-        number: u64,
-    },
+    Confirm { origin: Arc<Origin>, channel: ChannelId, number: u64 },
     /// A waiting task is told: `true` if every queue took it.
     Wake(oneshot::Sender<bool>),
     /// The queue that gave the message up may forget it, whether it was taken or not.

@@ -95,7 +95,11 @@ async fn open_listeners(
     let mut tasks = Vec::new();
     if let Some(address) = &listeners.amqp {
         let listener = bind(node, "listeners.amqp", "amqp", address).await?;
-        tasks.push(tokio::spawn(listen(listener, None, Arc::new(Front::new(Arc::clone(node), false)))));
+        tasks.push(tokio::spawn(listen(
+            listener,
+            None,
+            Arc::new(Front::new(Arc::clone(node), false)),
+        )));
     }
     if let Some(address) = &listeners.amqps {
         let tls = Tls::load(tls_files(&node.config)?).map_err(|error| format!("tls: {error}"))?;
@@ -106,7 +110,8 @@ async fn open_listeners(
     let operator = Arc::new(Operator::new(Arc::clone(node)));
     if let Some(address) = &listeners.http {
         let listener = bind(node, "listeners.http", "http", address).await?;
-        let serve = management::server::serve(Arc::clone(&operator), listener, stopped_signal(stopped));
+        let serve =
+            management::server::serve(Arc::clone(&operator), listener, stopped_signal(stopped));
         tasks.push(tokio::spawn(async move { report("listeners.http", serve.await) }));
     }
     if let Some(address) = &listeners.metrics {
@@ -123,7 +128,9 @@ fn report(key: &str, result: std::io::Result<()>) {
     }
 }
 
-fn stopped_signal(stopped: &watch::Receiver<bool>) -> impl Future<Output = ()> + Send + 'static + use<> {
+fn stopped_signal(
+    stopped: &watch::Receiver<bool>,
+) -> impl Future<Output = ()> + Send + 'static + use<> {
     let mut stopped = stopped.clone();
     async move {
         drop(stopped.wait_for(|stopped| *stopped).await);

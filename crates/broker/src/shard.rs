@@ -221,10 +221,10 @@ impl Shard {
                 self.with(queue, |slot, desk| slot.touch(desk));
             }
             Command::Count { queue, answer } => {
-                let counts = self.slots.get(&queue).map(|slot| Counts {
-                    ready: slot.ready(),
-                    consumers: slot.consumer_count(),
-                });
+                let counts = self
+                    .slots
+                    .get(&queue)
+                    .map(|slot| Counts { ready: slot.ready(), consumers: slot.consumer_count() });
                 command::answer(answer, counts);
             }
             Command::Read { queue, bodies } => {

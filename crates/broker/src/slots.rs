@@ -34,9 +34,10 @@ impl<T> Slots<T> {
 
     /// Puts a value; gives back the one that stood there.
     pub(crate) fn insert(&mut self, position: u64, value: T) -> Option<T> {
-        let chunk = self.chunks.entry(position / CHUNK).or_insert_with(|| {
-            Box::new(Chunk { taken: 0, slots: std::array::from_fn(|_| None) })
-        });
+        let chunk = self
+            .chunks
+            .entry(position / CHUNK)
+            .or_insert_with(|| Box::new(Chunk { taken: 0, slots: std::array::from_fn(|_| None) }));
         let old = chunk.slots[(position % CHUNK) as usize].replace(value);
         if old.is_none() {
             chunk.taken += 1;

@@ -101,12 +101,10 @@ impl Listener for Ear {
 pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Started, StartError> {
     let budget = Budget::detect(&config);
     tracing::info!("{budget}");
-    std::fs::create_dir_all(&config.data_dir).map_err(|error| {
-        StartError(format!("data_dir {}: {error}", config.data_dir.display()))
-    })?;
+    std::fs::create_dir_all(&config.data_dir)
+        .map_err(|error| StartError(format!("data_dir {}: {error}", config.data_dir.display())))?;
 
-    let shard_count =
-        if config.node.shards == 0 { budget.processors } else { config.node.shards };
+    let shard_count = if config.node.shards == 0 { budget.processors } else { config.node.shards };
     let shards = Arc::new(Shards::new(shard_count));
     let pressure = Arc::new(Pressure::new());
     let (durable_sender, durable) = watch::channel(Lsn::default());
@@ -243,8 +241,12 @@ async fn follow(
 fn log_recovery(recovery: &Recovery) {
     let report = recovery.report();
     tracing::info!(
-        clean = report.clean, records = report.records, segments = report.segments,
-        scanned = report.scanned, took_ms = report.took.as_millis(), "journal opened"
+        clean = report.clean,
+        records = report.records,
+        segments = report.segments,
+        scanned = report.scanned,
+        took_ms = report.took.as_millis(),
+        "journal opened"
     );
     if let Some(torn) = &report.torn {
         tracing::warn!(file = %torn.file, offset = torn.offset, "cut the torn tail of the journal; nothing in it was confirmed");
@@ -297,8 +299,7 @@ impl<'a> Metadata<'a> {
     }
 
     fn save(&self, outcome: &Outcome) -> Result<(), StartError> {
-        store::save(self.kv, outcome, self.applied)
-            .map_err(|error| StartError(error.to_string()))
+        store::save(self.kv, outcome, self.applied).map_err(|error| StartError(error.to_string()))
     }
 
     fn run(&mut self, command: Command) -> Result<(), StartError> {
@@ -426,7 +427,10 @@ impl Started {
             }
         };
         if tokio::time::timeout(patience, gone).await.is_err() {
-            tracing::warn!(connections = node.connections.count(), "connections did not end in time");
+            tracing::warn!(
+                connections = node.connections.count(),
+                "connections did not end in time"
+            );
         }
         let mut handed_out = Vec::new();
         for index in 0..node.shards.len() {
@@ -452,8 +456,12 @@ impl Started {
         drop(node);
         match Arc::into_inner(journal).map(Journal::close) {
             Some(Ok(())) => tracing::info!("stopped"),
-            Some(Err(error)) => tracing::error!(%error, "the journal could not be closed in good order"),
-            None => tracing::warn!("stopped while a client was still served; the next start takes a little longer"),
+            Some(Err(error)) => {
+                tracing::error!(%error, "the journal could not be closed in good order")
+            }
+            None => tracing::warn!(
+                "stopped while a client was still served; the next start takes a little longer"
+            ),
         }
     }
 }

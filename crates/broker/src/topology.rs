@@ -173,12 +173,8 @@ impl Topology {
         for queue in &outcome.queues_deleted {
             counted.queues_deleted += 1;
             let (answer, _) = tokio::sync::oneshot::channel();
-            let delete = ShardCommand::Delete {
-                queue: queue.id,
-                if_unused: false,
-                if_empty: false,
-                answer,
-            };
+            let delete =
+                ShardCommand::Delete { queue: queue.id, if_unused: false, if_empty: false, answer };
             self.post(queue.id, delete);
         }
         for id in &outcome.queues_changed {

@@ -9,10 +9,7 @@ use metadata::command::Command;
 use crate::gateway::{Gateway, Place, error};
 
 impl Gateway {
-    pub(super) fn authenticate(
-        &mut self,
-        mechanism: Mechanism,
-    ) -> Result<Reply, Error> {
+    pub(super) fn authenticate(&mut self, mechanism: Mechanism) -> Result<Reply, Error> {
         self.counted.auth_attempts += 1;
         let state = self.node.router.state();
         let loopback = is_loopback(self.peer.remote.ip());
@@ -110,7 +107,10 @@ impl Gateway {
             for consumer in queue.consumers.iter().filter(|one| one.connection == id) {
                 self.stage(
                     queue.id,
-                    crate::shard::command::Command::Revoke { queue: queue.id, consumer: consumer.id },
+                    crate::shard::command::Command::Revoke {
+                        queue: queue.id,
+                        consumer: consumer.id,
+                    },
                 );
             }
         }

@@ -138,8 +138,7 @@ impl Gateway {
             return self.declared(&queue).await;
         }
         self.node.check_queue_limit(&place.state).map_err(error)?;
-        let outcome =
-            self.change(Command::DeclareQueue(command))?;
+        let outcome = self.change(Command::DeclareQueue(command))?;
         let Some(queue) = outcome.queue else {
             return Err(Error { code: 541, text: "the declaration gave no queue".into() });
         };

@@ -189,7 +189,8 @@ impl Gateway {
         if exchange.kind != ExchangeKind::Topic || !place.access.has_topic_permissions() {
             return Ok(());
         }
-        let keys = std::iter::once(message.routing_key()).chain(more_keys.iter().map(String::as_str));
+        let keys =
+            std::iter::once(message.routing_key()).chain(more_keys.iter().map(String::as_str));
         for key in keys {
             place.access.check_topic(Right::Write, &exchange.name, key).map_err(error)?;
         }

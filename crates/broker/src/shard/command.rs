@@ -171,7 +171,12 @@ pub(crate) enum Consumed {
 /// The answer to `basic.get`.
 #[derive(Debug)]
 pub(crate) enum Got {
-    Message { seq: Seq, redelivered: bool, message: Message, remaining: u64 },
+    Message {
+        seq: Seq,
+        redelivered: bool,
+        message: Message,
+        remaining: u64,
+    },
     Empty,
     /// Queues with a single active consumer do not serve `basic.get`.
     SingleActive,

@@ -56,7 +56,12 @@ struct Consumer {
 /// A message on its way out whose body, or that of one before it, is being read.
 #[derive(Debug)]
 enum Outgoing {
-    Deliver { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32 },
+    Deliver {
+        consumer: ConsumerId,
+        seq: Seq,
+        redelivered: bool,
+        delivery_count: u32,
+    },
     Get {
         seq: Seq,
         redelivered: bool,
@@ -275,7 +280,13 @@ impl Slot {
     }
 
     /// Deliveries have reached the socket.
-    pub(crate) fn sent(&mut self, desk: &mut Desk, consumer: ConsumerId, messages: u32, bytes: u64) {
+    pub(crate) fn sent(
+        &mut self,
+        desk: &mut Desk,
+        consumer: ConsumerId,
+        messages: u32,
+        bytes: u64,
+    ) {
         self.apply(desk, QueueCommand::Sent { consumer, messages, bytes });
     }
 
@@ -286,7 +297,9 @@ impl Slot {
 
     /// The consumer's channel is gone.
     pub(crate) fn gone(&mut self, desk: &mut Desk, consumer: ConsumerId) {
-        self.outgoing.retain(|one| !matches!(one, Outgoing::Deliver { consumer: to, .. } if *to == consumer));
+        self.outgoing.retain(
+            |one| !matches!(one, Outgoing::Deliver { consumer: to, .. } if *to == consumer),
+        );
         self.apply(desk, QueueCommand::Gone { consumer });
         self.forget_consumer(desk, consumer);
         self.release_unsent(desk);
@@ -298,7 +311,11 @@ impl Slot {
         let mut unsent = Vec::new();
         self.outgoing.retain(|one| match one {
             Outgoing::Deliver { consumer: to, seq, .. } if *to == consumer => {
-                unsent.push(Unsettled { queue: self.profile.id, seq: *seq, consumer: Some(consumer) });
+                unsent.push(Unsettled {
+                    queue: self.profile.id,
+                    seq: *seq,
+                    consumer: Some(consumer),
+                });
                 false
             }
             _ => true,
@@ -549,15 +566,14 @@ impl Slot {
                     self.dead.push_back(Dead { seq: Some(seq), message: None, reason });
                 }
                 Effect::Noted { seq } => self.notes.push(seq),
-                Effect::Demand { consumer } => self.tell(desk, consumer, |channel| {
-                    Event::Demand { channel, consumer }
-                }),
+                Effect::Demand { consumer } => {
+                    self.tell(desk, consumer, |channel| Event::Demand { channel, consumer })
+                }
                 Effect::GrantUnused { consumer, count } => self.tell(desk, consumer, |channel| {
                     Event::GrantUnused { channel, consumer, count }
                 }),
-                Effect::ConsumerCancelled { consumer } => self.tell(desk, consumer, |channel| {
-                    Event::ConsumerCancelled { channel, consumer }
-                }),
+                Effect::ConsumerCancelled { consumer } => self
+                    .tell(desk, consumer, |channel| Event::ConsumerCancelled { channel, consumer }),
                 Effect::TimedOut { consumer, returned } => {
                     self.time_out(desk, consumer, returned);
                 }
@@ -607,8 +623,7 @@ impl Slot {
 
     fn keep(&mut self, fresh: Fresh<'_>) {
         // A message that is only here would pin the whole read buffer that it came in.
-        let message =
-            if fresh.journalled { fresh.message.clone() } else { fresh.message.detach() };
+        let message = if fresh.journalled { fresh.message.clone() } else { fresh.message.detach() };
         self.bodies.insert(fresh.seq, Body { message, journalled: fresh.journalled });
     }
 
