@@ -150,6 +150,14 @@ impl Outbox {
         deliver::write_return(&mut self.output, channel, code, text, message, self.frame_max);
     }
 
+    /// Gives memory back, if nothing waits.
+    pub(crate) fn trim(&mut self) {
+        if self.output.is_empty() {
+            self.output = Output::new();
+        }
+        self.marks.shrink_to_fit();
+    }
+
     pub(crate) fn heartbeat(&mut self) {
         self.output.tail().extend_from_slice(&frame::HEARTBEAT);
     }

@@ -36,6 +36,8 @@ const READ_MAX: usize = 128 * 1024;
 const UNREAD_MAX: u64 = 4 * 1024 * 1024;
 /// Pieces of one vectored write.
 const SLICES: usize = 64;
+/// How often memory that a burst has left behind is given back, in milliseconds.
+const TRIM_MS: u64 = 10_000;
 /// How long the last bytes may take to leave.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -100,6 +102,7 @@ where
         events: Vec::new(),
         questions: Vec::new(),
         began: Instant::now(),
+        trim_at: TRIM_MS,
         was_open: false,
     };
     let reason = driver.run().await;
@@ -117,6 +120,7 @@ struct Driver<S, B> {
     events: Vec<Event>,
     questions: Vec<oneshot::Sender<ConnectionStatus>>,
     began: Instant,
+    trim_at: u64,
     was_open: bool,
 }
 
@@ -167,6 +171,10 @@ where
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let reading = !self.is_throttled();
         self.session.on_tick(now, self.read_total, reading);
+        if now >= self.trim_at {
+            self.trim_at = now + TRIM_MS;
+            self.trim();
+        }
         self.take_events();
         while let Some(request) = self.session.next_request(&mut self.input) {
             match request {
@@ -193,6 +201,16 @@ where
         for question in std::mem::take(&mut self.questions) {
             // who asked may have gone
             drop(question.send(self.status()));
+        }
+    }
+
+    fn trim(&mut self) {
+        self.session.trim();
+        if self.input.is_empty() {
+            self.input = BytesMut::new();
+        }
+        if self.events.is_empty() {
+            self.events = Vec::new();
         }
     }
 

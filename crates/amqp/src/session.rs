@@ -220,6 +220,11 @@ impl Session {
         self.outbox.advance(count, report);
     }
 
+    /// Gives back memory that a burst has left behind.
+    pub fn trim(&mut self) {
+        self.outbox.trim();
+    }
+
     /// All that waits to be written, copied. For tests.
     pub fn output_bytes(&mut self) -> bytes::Bytes {
         self.write_answers();

@@ -69,11 +69,9 @@ async fn connect(
     let config = match certificate {
         None => builder.with_no_client_auth(),
         Some(name) => {
-            let key = fs::read(testdata(&format!("{name}.key"))).unwrap();
+            let key = fs::read(testdata("client.key")).unwrap();
             let key = rustls_pemfile::private_key(&mut &key[..]).unwrap().unwrap();
-            builder
-                .with_client_auth_cert(certificates(&testdata(&format!("{name}.pem"))), key)
-                .unwrap()
+            builder.with_client_auth_cert(certificates(&testdata(name)), key).unwrap()
         }
     };
     let stream = TcpStream::connect(address).await?;
@@ -98,7 +96,7 @@ fn files(required: bool) -> TlsFiles {
 #[tokio::test]
 async fn a_client_is_known_by_its_certificate() {
     let (address, shared) = start(Tls::load(files(true)).unwrap()).await;
-    let stream = connect(address, Some("client")).await.unwrap();
+    let stream = connect(address, Some("client.pem")).await.unwrap();
     let mut client = Client::open(stream, "EXTERNAL").await;
     client.consume().await;
     client.publish(100_000).await;
