@@ -77,8 +77,15 @@ impl Setup {
     pub fn spawn(self) -> Node {
         let scratch = TempDir::new().expect("temporary directories can be made");
         let directory = self.directory.unwrap_or_else(|| scratch.path().join("data"));
+        let listener = |key: &str| {
+            let setting = self.settings.iter().find(|(name, _)| name == key);
+            let port = setting
+                .and_then(|(_, value)| value.rsplit(':').next()?.parse().ok())
+                .unwrap_or_else(free_port);
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+        };
         let [amqp, http, metrics] =
-            [(); 3].map(|()| SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
+            ["listeners.amqp", "listeners.http", "listeners.metrics"].map(listener);
         let mut arguments = vec![
             format!("data_dir={}", directory.display()),
             format!("listeners.amqp={amqp}"),
@@ -86,6 +93,8 @@ impl Setup {
             format!("listeners.metrics={metrics}"),
             // Segments are written in full when they are made; a test has no use for large ones.
             "journal.segment_size=4MiB".to_owned(),
+            // A test's own idle client would hold up every stop.
+            "shutdown_timeout=1s".to_owned(),
         ];
         arguments.extend(self.settings.iter().map(|(key, value)| format!("{key}={value}")));
         let log = scratch.path().join("log");

@@ -529,7 +529,7 @@ fn guest_is_for_loopback_only() {
         "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details \
          see the broker logfile.",
     );
-    assert!(broker.node.as_ref().unwrap().log().contains("loopback"));
+    assert!(broker.node.as_ref().unwrap().log().contains("localhost"));
 }
 
 /// An address of this machine that is not loopback; no packet is sent to find it.

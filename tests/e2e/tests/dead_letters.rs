@@ -321,9 +321,9 @@ fn case_048_the_delivery_count_survives_a_restart() {
         reject_twice(&mut client, 0);
         if crash {
             // A count is promised only once a later group commit has covered it.
-            client.put(1, "dead", "barrier").unwrap();
+            client.queue(1, "barrier", DURABLE, &table! {}).unwrap();
+            client.put(1, "barrier", "m").unwrap();
             client.await_event(1, |event| event.id == (60, 80)).unwrap();
-            client.purge(1, "dead").unwrap();
             broker.node().crash();
         } else {
             broker.node().restart();

@@ -339,7 +339,7 @@ fn case_092_totals_agree() {
     let text = metrics.request("GET", "/metrics", None).unwrap().text();
     let value = |name: &str| -> u64 {
         text.lines()
-            .filter(|line| line.starts_with(name) && !line.starts_with('#'))
+            .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum::<f64>() as u64
     };

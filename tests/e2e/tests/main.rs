@@ -20,4 +20,5 @@ mod permissions;
 mod protocol;
 mod queues;
 mod routing;
+mod tls;
 mod tour;

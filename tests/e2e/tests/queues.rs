@@ -171,11 +171,11 @@ fn case_036_expires_counts_from_the_last_use() {
     let broker = Broker::start();
     let mut client = broker.channel();
     let arguments = table! { "x-expires" => 800 };
+    let created = Instant::now();
     client.queue(1, "idle", DURABLE, &arguments).unwrap();
     client.queue(1, "used", DURABLE, &arguments).unwrap();
     client.queue(1, "consumed", DURABLE, &arguments).unwrap();
     client.consume(1, "consumed", "c").unwrap();
-    let created = Instant::now();
     // Asked over HTTP: a passive declare would be a use.
     let exists = |queue: &str| broker.api.get(&broker.queue_path(queue)).status == 200;
     // Declaring the same again is a use.
