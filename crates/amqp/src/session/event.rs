@@ -123,7 +123,8 @@ impl Session {
                 let settlement = if accepted {
                     Settlement::Ack { delivery_tag: tag, multiple }
                 } else {
-                    Settlement::Nack { delivery_tag: tag, multiple, requeue: false }
+                    // the flag means nothing here; RabbitMQ sets it
+                    Settlement::Nack { delivery_tag: tag, multiple, requeue: true }
                 };
                 outbox.settlement(number, settlement);
             });

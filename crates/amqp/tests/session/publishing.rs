@@ -51,11 +51,11 @@ fn case_016_a_group_never_covers_a_refused_number() {
     }
     bench.bytes(b"");
     let expected = [
-        nack(1, false, false),
+        nack(1, false, true),
         ack(2, false),
-        nack(3, false, false),
+        nack(3, false, true),
         ack(4, false),
-        nack(5, false, false),
+        nack(5, false, true),
         ack(6, false),
     ];
     assert_eq!(bench.take(), expected.map(|method| Got::Method(1, method)));
