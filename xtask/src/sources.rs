@@ -41,8 +41,8 @@ fn modules_are_files_of_their_own_name() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    // Put together here, so that this file does not find itself.
-    let words = ["TO-DO", "FIX-ME", "XX-X", "to-do!(", "unimplemen-ted!(", "#[igno-re"];
+    // Put together here, so that this file does not find itself. A test that is ignored says why.
+    let words = ["TO-DO", "FIX-ME", "XX-X", "to-do!(", "unimplemen-ted!(", "#[igno-re]"];
     let words: Vec<String> = words.iter().map(|word| word.replace('-', "")).collect();
     let mut findings = Vec::new();
     for file in sources() {
