@@ -82,12 +82,18 @@ impl<T> Slots<T> {
         }
     }
 
-    /// The positions up to `last` that are taken, last first.
-    pub(crate) fn positions_down_from(&self, last: u64) -> impl Iterator<Item = u64> + '_ {
-        self.chunks.range(..=last / CHUNK).rev().flat_map(move |(&number, chunk)| {
+    /// The positions above `floor` and up to `last` that are taken, last first.
+    pub(crate) fn positions_between(
+        &self,
+        floor: u64,
+        last: u64,
+    ) -> impl Iterator<Item = u64> + '_ {
+        let numbers = floor / CHUNK..=(last / CHUNK).max(floor / CHUNK);
+        self.chunks.range(numbers).rev().flat_map(move |(&number, chunk)| {
             (0..CHUNK).rev().filter_map(move |index| {
                 let position = number * CHUNK + index;
-                (position <= last && chunk.slots[index as usize].is_some()).then_some(position)
+                let inside = floor < position && position <= last;
+                (inside && chunk.slots[index as usize].is_some()).then_some(position)
             })
         })
     }
@@ -110,7 +116,8 @@ mod tests {
         });
         assert_eq!(taken, [63, 64, 65, 200]);
         assert_eq!(slots.len(), 2);
-        assert_eq!(slots.positions_down_from(999).collect::<Vec<_>>(), [1]);
+        assert_eq!(slots.positions_between(0, 999).collect::<Vec<_>>(), [1]);
+        assert_eq!(slots.positions_between(1, 1000).collect::<Vec<_>>(), [1000]);
         assert_eq!(slots.take(1000), Some(1000));
         assert_eq!(slots.take(1000), None);
         assert!(slots.get(1).is_some());

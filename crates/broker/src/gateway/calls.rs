@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use amq_protocol_types::{AMQPValue, FieldTable};
 use amqp::request::{ChannelId, Consume, Delivery, Error, Reply, Request};
+use metadata::arguments;
 use model::id::{ConsumerId, QueueId};
 use model::time::Millis;
 
@@ -109,8 +109,20 @@ impl Gateway {
             return self.consume_replies(&consume);
         }
         let id = self.readable(&consume.queue)?;
-        let priority = integer(&consume.arguments, "x-priority").unwrap_or(0);
-        let timeout = match integer(&consume.arguments, "x-consumer-timeout") {
+        let place = self.place()?;
+        let priority = match consume.arguments.inner().get("x-priority") {
+            None => 0,
+            Some(value) => arguments::integer_of(value).ok_or_else(|| Error {
+                code: 406,
+                text: format!(
+                    "invalid arg 'x-priority' for queue '{}' in vhost '{}': {{unacceptable_type,{}}}",
+                    consume.queue,
+                    place.vhost,
+                    arguments::type_name(value)
+                ),
+            })?,
+        };
+        let timeout = match arguments::integer(&consume.arguments, "x-consumer-timeout") {
             Some(timeout) if timeout > 0 => Some(Millis(timeout.unsigned_abs())),
             Some(_) => {
                 return Err(Error {
@@ -191,18 +203,5 @@ impl Gateway {
             self.delete_unused(queue).await?;
         }
         Ok(())
-    }
-}
-
-fn integer(arguments: &FieldTable, name: &str) -> Option<i64> {
-    match arguments.inner().get(name)? {
-        AMQPValue::ShortShortInt(value) => Some(i64::from(*value)),
-        AMQPValue::ShortShortUInt(value) => Some(i64::from(*value)),
-        AMQPValue::ShortInt(value) => Some(i64::from(*value)),
-        AMQPValue::ShortUInt(value) => Some(i64::from(*value)),
-        AMQPValue::LongInt(value) => Some(i64::from(*value)),
-        AMQPValue::LongUInt(value) => Some(i64::from(*value)),
-        AMQPValue::LongLongInt(value) => Some(*value),
-        _ => None,
     }
 }

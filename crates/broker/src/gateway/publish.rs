@@ -172,7 +172,9 @@ impl Gateway {
         for header in ["CC", "BCC"] {
             let more = properties.recipients(header).map_err(|kind| Error {
                 code: 406,
-                text: format!("invalid type '{kind}' for the header '{header}', expected an array"),
+                text: format!(
+                    "invalid message: {{unacceptable_type_in_header,\"{header}\",{kind}}}"
+                ),
             })?;
             keys.extend(more.iter().filter_map(|key| String::from_utf8(key.to_vec()).ok()));
         }

@@ -33,6 +33,8 @@ pub(crate) struct Bodies {
     marks: std::collections::VecDeque<(Lsn, u64)>,
     /// Journalled bodies at or below this position may go.
     durable: u64,
+    /// There is no journalled body at or below this position: what is there must stay.
+    kept: u64,
 }
 
 impl Bodies {
@@ -48,6 +50,9 @@ impl Bodies {
     /// Adds one.
     pub(crate) fn insert(&mut self, seq: Seq, body: Body) {
         self.bytes += body.cost();
+        if body.journalled {
+            self.kept = self.kept.min(seq.0.saturating_sub(1));
+        }
         if let Some(old) = self.slots.insert(seq.0, body) {
             self.bytes -= old.cost();
         }
@@ -101,12 +106,12 @@ impl Bodies {
     /// Drops durable journalled bodies, those that will be needed last first, until at most
     /// `keep` bytes are left or nothing more can go.
     pub(crate) fn evict(&mut self, keep: u64) {
-        if self.bytes <= keep {
+        if self.bytes <= keep || self.durable <= self.kept {
             return;
         }
         let mut excess = self.bytes - keep;
         let mut going = Vec::new();
-        for position in self.slots.positions_down_from(self.durable) {
+        for position in self.slots.positions_between(self.kept, self.durable) {
             if excess == 0 {
                 break;
             }
@@ -117,8 +122,56 @@ impl Bodies {
                 going.push(position);
             }
         }
+        if excess > 0 {
+            self.kept = self.durable;
+        }
         for position in going {
             self.remove(Seq(position));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(journalled: bool) -> Body {
+        Body { message: Message::from_parts("", "q", &[0, 0], &[0; 1000]), journalled }
+    }
+
+    fn in_memory(bodies: &Bodies) -> Vec<u64> {
+        (0..100).filter(|position| bodies.get(Seq(*position)).is_some()).collect()
+    }
+
+    #[test]
+    fn only_durable_journalled_bodies_go_and_the_last_first() {
+        let mut bodies = Bodies::default();
+        for position in 1..=8 {
+            bodies.insert(Seq(position), body(position > 3));
+        }
+        bodies.handed(Lsn(5), Seq(6));
+        bodies.evict(0);
+        assert_eq!(in_memory(&bodies), [1, 2, 3, 4, 5, 6, 7, 8], "nothing is durable");
+        bodies.synced(Lsn(5));
+        let one_less = bodies.bytes() - 1;
+        bodies.evict(one_less);
+        assert_eq!(in_memory(&bodies), [1, 2, 3, 4, 5, 7, 8]);
+        bodies.evict(0);
+        assert_eq!(in_memory(&bodies), [1, 2, 3, 7, 8], "transient ones stay");
+        // One that was read back lies below what was searched before.
+        bodies.insert(Seq(4), body(true));
+        bodies.evict(0);
+        assert_eq!(in_memory(&bodies), [1, 2, 3, 7, 8]);
+    }
+
+    #[test]
+    fn ranges_say_whether_the_journal_must_hear_of_them() {
+        let mut bodies = Bodies::default();
+        bodies.insert(Seq(1), body(false));
+        bodies.insert(Seq(2), body(false));
+        assert!(!bodies.remove_range(Seq(1), Seq(2)), "both were in memory alone");
+        bodies.insert(Seq(3), body(false));
+        assert!(bodies.remove_range(Seq(3), Seq(4)), "the other one is on disk");
+        assert_eq!((bodies.len(), bodies.bytes()), (0, 0));
     }
 }

@@ -1,0 +1,141 @@
+//! The effects of the machine, performed in order.
+
+use amqp::request::{ChannelId, Error, Event};
+use model::id::ConsumerId;
+use model::message::Message;
+use queue::effect::Effect;
+
+use super::{Dead, Fresh, Outgoing, Slot};
+use crate::shard::bodies::Body;
+use crate::shard::desk::{Chore, Desk};
+
+impl Slot {
+    /// Performs the effects of one command, in order.
+    pub(super) fn perform(&mut self, desk: &mut Desk, fresh: Option<Fresh<'_>>) {
+        if desk.effects.is_empty() {
+            if let Some(fresh) = fresh {
+                self.keep(fresh);
+            }
+            return;
+        }
+        let mut effects = std::mem::take(&mut desk.effects);
+        let mut keep = fresh;
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Deliver { consumer, seq, redelivered, delivery_count } => {
+                    let outgoing = Outgoing::Deliver { consumer, seq, redelivered, delivery_count };
+                    self.deliver(desk, outgoing, keep);
+                }
+                Effect::Release { first, last } => {
+                    if let Some(arrived) = keep
+                        && first <= arrived.seq
+                        && arrived.seq <= last
+                    {
+                        if self.held.contains(&arrived.seq.0) {
+                            self.keep(arrived);
+                        }
+                        keep = None;
+                    }
+                    self.release(desk, first, last);
+                }
+                Effect::DeadLetter { seq, reason } => {
+                    if let Some(arrived) = keep
+                        && arrived.seq == seq
+                    {
+                        self.keep(arrived);
+                        keep = None;
+                    }
+                    self.count_death(reason);
+                    self.dead.push_back(Dead { seq: Some(seq), message: None, reason });
+                }
+                Effect::Noted { seq } => self.notes.push(seq),
+                Effect::Demand { consumer } => {
+                    self.tell(desk, consumer, |channel| Event::Demand { channel, consumer })
+                }
+                Effect::GrantUnused { consumer, count } => self.tell(desk, consumer, |channel| {
+                    Event::GrantUnused { channel, consumer, count }
+                }),
+                Effect::ConsumerCancelled { consumer } => self
+                    .tell(desk, consumer, |channel| Event::ConsumerCancelled { channel, consumer }),
+                Effect::TimedOut { consumer, returned } => {
+                    self.time_out(desk, consumer, returned);
+                }
+                Effect::ActiveChanged { consumer } => self.active = consumer,
+                Effect::Expired => {
+                    desk.chore(Chore::DeleteQueue { queue: self.profile.id, why: "idle too long" });
+                }
+                Effect::LastConsumerGone => {
+                    if desk.answers_last_consumer {
+                        desk.last_consumer_gone = true;
+                    } else {
+                        desk.chore(Chore::DeleteQueue {
+                            queue: self.profile.id,
+                            why: "last consumer gone",
+                        });
+                    }
+                }
+            }
+        }
+        desk.effects = effects;
+        if let Some(fresh) = keep {
+            self.keep(fresh);
+        }
+        if !self.dead.is_empty() {
+            self.pump_dead(desk);
+        }
+    }
+
+    /// The effects of an arrival that was refused: all it can bring is its own dead-lettering.
+    pub(super) fn perform_rejected(&mut self, desk: &mut Desk, message: &Message) {
+        let refused = self.next_seq;
+        let mut own = None;
+        desk.effects.retain(|effect| match effect {
+            Effect::DeadLetter { seq, reason } if *seq == refused => {
+                own = Some(*reason);
+                false
+            }
+            _ => true,
+        });
+        self.perform(desk, None);
+        if let Some(reason) = own {
+            self.count_death(reason);
+            self.dead.push_back(Dead { seq: None, message: Some(message.clone()), reason });
+            self.pump_dead(desk);
+        }
+    }
+
+    pub(super) fn keep(&mut self, fresh: Fresh<'_>) {
+        // A message that is only here would pin the whole read buffer that it came in.
+        let message = if fresh.journalled { fresh.message.clone() } else { fresh.message.detach() };
+        self.bodies.insert(fresh.seq, Body { message, journalled: fresh.journalled });
+    }
+
+    pub(super) fn tell(
+        &self,
+        desk: &mut Desk,
+        consumer: ConsumerId,
+        event: impl FnOnce(ChannelId) -> Event,
+    ) {
+        if let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) {
+            let to = &self.consumers[at];
+            desk.outboxes.push(to.outbox, event(to.view.channel));
+        }
+    }
+
+    pub(super) fn time_out(&self, desk: &mut Desk, consumer: ConsumerId, returned: u64) {
+        let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) else { return };
+        let to = &self.consumers[at];
+        let timeout = to.view.timeout.unwrap_or_default();
+        tracing::warn!(
+            queue = %self.profile.name, vhost = %self.profile.vhost, consumer = %to.view.tag,
+            returned, timeout_ms = timeout, "consumer held messages too long"
+        );
+        let channel = to.view.channel;
+        let text = format!(
+            "delivery acknowledgement on channel {channel} timed out. Timeout value used: \
+             {timeout} ms. This timeout value can be configured, see consumers doc guide to learn more"
+        );
+        let error = Error { code: 406, text };
+        desk.outboxes.push(to.outbox, Event::ConsumerTimedOut { channel, consumer, error });
+    }
+}
