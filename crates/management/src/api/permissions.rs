@@ -27,9 +27,7 @@ pub(super) fn of_vhost<N: Node>(call: &Call<'_, N>, vhost: &str) -> Outcome<Answ
 
 /// `GET /users/USER/permissions`.
 pub(super) fn of_user<N: Node>(call: &Call<'_, N>, user: &str) -> Outcome<Answer> {
-    if call.by() != user {
-        call.administrator()?;
-    }
+    call.administrator()?;
     users::find(call, user)?;
     respond(call, |permission| &*permission.user == user)
 }
@@ -77,9 +75,7 @@ pub(super) fn topics_of_vhost<N: Node>(call: &Call<'_, N>, vhost: &str) -> Outco
 
 /// `GET /users/USER/topic-permissions`.
 pub(super) fn topics_of_user<N: Node>(call: &Call<'_, N>, user: &str) -> Outcome<Answer> {
-    if call.by() != user {
-        call.administrator()?;
-    }
+    call.administrator()?;
     users::find(call, user)?;
     respond_topics(call, |permission| &*permission.user == user)
 }

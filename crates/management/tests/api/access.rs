@@ -68,6 +68,8 @@ async fn tags_decide_what_is_seen() {
     assert_eq!(policymaker.put("policies/%2F/p", policy.clone()).await.status, 201);
     assert_eq!(policymaker.put("operator-policies/%2F/p", policy).await.status, 401);
     assert_eq!(management.put("vhosts/mine", json!({})).await.status, 401);
+    assert_eq!(policymaker.post("definitions/%2F", json!({})).await.status, 401);
+    assert_eq!(policymaker.get("definitions/%2F").await.status, 401);
     assert_eq!(management.get("overview").await.status, 200);
     assert_eq!(management.get("overview").await.json["listeners"], json!([]));
 }
