@@ -261,6 +261,12 @@ pub(crate) fn is_intact(seed: u32, record: &[u8]) -> bool {
     record.len() >= PREFIX && u32_at(record, 0) == checksum(seed, &record[4..])
 }
 
+/// Gives a record the checksum that its bytes have.
+pub(crate) fn mend(seed: u32, record: &mut [u8]) {
+    let crc = checksum(seed, &record[4..]);
+    record[..4].copy_from_slice(&crc.to_le_bytes());
+}
+
 /// A record as recovery and compaction see it: without its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {

@@ -30,8 +30,8 @@ const UNITS_UNKNOWN: u64 = 0xfff;
 
 /// Number of a segment file; from 1 on.
 pub(crate) type Slot = u32;
-/// The highest slot that a place can name.
-pub(crate) const SLOT_MAX: Slot = (1 << 24) - 1;
+/// The highest slot in use: 32 TiB of segments of the usual size. A place could name 16 times more.
+pub(crate) const SLOT_MAX: Slot = (1 << 20) - 1;
 
 /// Where a record lies; see the module's drawing. Zero is nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -132,6 +132,8 @@ impl InlineJournal {
         let index = self.index.lock();
         let mut stats = *self.stats.lock();
         stats.live_bytes = index.live_bytes();
+        stats.live_records = index.live_records;
+        stats.quarantined = index.quarantined;
         stats.index_bytes = index.heap_bytes() as u64;
         stats
     }

@@ -121,16 +121,16 @@ impl Journal {
     /// Counters.
     pub fn stats(&self) -> Stats {
         let (bytes, handed) = self.shared.intake.load();
-        let (live_bytes, index_bytes) = {
-            let index = self.shared.index.lock();
-            (index.live_bytes(), index.heap_bytes() as u64)
-        };
+        let index = self.shared.index.lock();
         let mut stats = *self.shared.stats.lock();
+        stats.live_bytes = index.live_bytes();
+        stats.live_records = index.live_records;
+        stats.index_bytes = index.heap_bytes() as u64;
+        stats.quarantined = index.quarantined;
+        drop(index);
         stats.pending_bytes = bytes as u64;
         stats.pending_ops = handed - self.durable().0.min(handed);
         stats.reads = self.shared.reads.load(Ordering::Relaxed);
-        stats.live_bytes = live_bytes;
-        stats.index_bytes = index_bytes;
         stats
     }
 

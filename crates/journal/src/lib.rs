@@ -10,10 +10,12 @@
 pub mod disk;
 pub mod error;
 mod format;
+pub mod fuzz;
 mod gather;
 mod held;
 mod index;
 pub mod inline;
+pub mod inspect;
 mod intake;
 pub mod journal;
 mod keeper;

@@ -326,12 +326,13 @@ pub(crate) fn open(
     }
     replayed.report.took = started.elapsed();
 
-    let next_generation = replayed.generation + 1;
+    let next_generation = replayed.generation.saturating_add(1);
     let mut index = replayed.index;
     index.write = 1;
     index.emptied = true;
     index.quarantined = replayed.report.quarantined.len() as u64;
     let known = known(&index);
+    let clean = replayed.report.clean;
     let index = Arc::new(Mutex::new(index));
     let stats = Arc::new(Mutex::new(Stats::default()));
     let visiting = Arc::new(AtomicBool::new(true));
@@ -358,6 +359,7 @@ pub(crate) fn open(
         stats: Arc::clone(&stats),
         visiting,
         next_generation,
+        clean,
     };
     Ok(Opened { writer: Writer::new(start), keeper, recovery, lock, index, stats })
 }

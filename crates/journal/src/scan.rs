@@ -10,6 +10,7 @@ use crate::format::{
     BLOCK, Entry, Kind, MARK, PREFIX, Prefix, RECORDS_AT, SECOND_HEADER_AT, SegmentHeader,
     TRAILER_SPACE, Trailer, What, index_crc, is_intact, padded,
 };
+use crate::options::Options;
 use model::id::StreamId;
 use std::io;
 
@@ -91,6 +92,40 @@ pub(crate) fn read_segment(
     last: bool,
     visit: &mut dyn FnMut(Entry<'_>),
 ) -> io::Result<Scanned> {
+    read(file, header, seed, last, true, visit)
+}
+
+/// Visits the records of a segment in log order, each read and checksummed, whether it has an
+/// index or not; and whether the index, if there is one, is intact.
+///
+/// # Errors
+/// If the file system fails. Damage is no error.
+pub(crate) fn check_segment(
+    file: &dyn File,
+    header: &SegmentHeader,
+    seed: u32,
+    last: bool,
+    visit: &mut dyn FnMut(Entry<'_>),
+) -> io::Result<(Scanned, bool)> {
+    let mut index_is_intact = true;
+    if let Some(trailer) = read_trailer(file, header)?
+        && trailer.index_bytes > 0
+    {
+        let mut bytes = vec![0; trailer.index_bytes as usize];
+        let read = file.read_at(&mut bytes, u64::from(trailer.records_end))?;
+        index_is_intact = read == bytes.len() && index_crc(seed, &bytes) == trailer.index_crc;
+    }
+    Ok((read(file, header, seed, last, false, visit)?, index_is_intact))
+}
+
+fn read(
+    file: &dyn File,
+    header: &SegmentHeader,
+    seed: u32,
+    last: bool,
+    use_index: bool,
+    visit: &mut dyn FnMut(Entry<'_>),
+) -> io::Result<Scanned> {
     let trailer = read_trailer(file, header)?;
     if let Some(trailer) = trailer {
         let mut scanned = Scanned {
@@ -99,7 +134,8 @@ pub(crate) fn read_segment(
             clean: trailer.clean,
             ..Scanned::default()
         };
-        if trailer.index_bytes > 0 && read_index(file, seed, &trailer, &mut scanned, visit)? {
+        let has_index = use_index && trailer.index_bytes > 0;
+        if has_index && read_index(file, seed, &trailer, &mut scanned, visit)? {
             return Ok(scanned);
         }
         let tail = Tail::Synced;
@@ -109,13 +145,18 @@ pub(crate) fn read_segment(
     }
     let mut scanned = Scanned::default();
     let tail = if last { Tail::Unknown } else { Tail::Synced };
-    scan(file, header.bytes.saturating_sub(TRAILER_SPACE), seed, tail, &mut scanned, visit)?;
+    // Nothing is believed beyond what the file has, nor beyond what offsets can name.
+    let end = header.bytes.min(file.length()?).min(Options::SEGMENT_BYTES_MAX);
+    scan(file, end.saturating_sub(TRAILER_SPACE), seed, tail, &mut scanned, visit)?;
     Ok(scanned)
 }
 
 /// The trailer, if the segment was sealed in this generation and its figures make sense.
 fn read_trailer(file: &dyn File, header: &SegmentHeader) -> io::Result<Option<Trailer>> {
     let Some(at) = header.bytes.checked_sub(TRAILER_SPACE) else { return Ok(None) };
+    if header.bytes > Options::SEGMENT_BYTES_MAX {
+        return Ok(None);
+    }
     let mut block = [0; BLOCK];
     if file.read_at(&mut block, at)? < BLOCK {
         return Ok(None);

@@ -2,4 +2,8 @@
 
 mod basics;
 mod crash;
+mod entry;
+mod faults;
+mod golden;
+mod support;
 mod threads;

@@ -127,6 +127,8 @@ pub(crate) struct Writer {
     durable: u64,
 
     reclaim: reclaim::Reclaim,
+    /// Without a current segment: the last one says that the journal was closed properly.
+    clean: bool,
     closing: bool,
     failed: bool,
 }
@@ -141,6 +143,8 @@ pub(crate) struct Start {
     pub(crate) stats: Arc<Mutex<Stats>>,
     pub(crate) visiting: Arc<AtomicBool>,
     pub(crate) next_generation: u64,
+    /// Whether the last segment says that the journal was closed properly.
+    pub(crate) clean: bool,
 }
 
 /// Why records cannot be added now.
@@ -174,6 +178,7 @@ impl Writer {
             urgent: false,
             durable: 0,
             reclaim: reclaim::Reclaim::default(),
+            clean: start.clean,
             closing: false,
             failed: false,
         }
@@ -639,9 +644,19 @@ impl Writer {
         if self.failed {
             return Err(io::Error::other("the journal has failed before"));
         }
-        let result = self.seal(true, &mut Step::default());
+        let result = self.finish_segment();
         self.failed = true;
         result
+    }
+
+    fn finish_segment(&mut self) -> io::Result<()> {
+        let mut step = Step::default();
+        if self.current.is_none() && !self.clean {
+            // Nothing was written since the process before died: an empty segment says that all
+            // is well. Without a free one the next opening finds the same state once more.
+            self.roll(0, Claim::Carry, &mut step)?;
+        }
+        self.seal(true, &mut step)
     }
 
     /// Whether the first put that waits need not wait any more.
@@ -680,11 +695,8 @@ impl Writer {
     }
 
     fn publish_stats(&mut self) {
-        let index = self.index.lock();
         let mut stats = self.stats.lock();
-        stats.live_records = index.live_records;
         stats.held_puts = self.held.len() as u64;
-        stats.quarantined = index.quarantined;
         stats.full = self.reclaim.is_full();
         stats.failed |= self.failed;
     }

@@ -309,6 +309,7 @@ struct Seen {
     held: u64,
     torn: u64,
     deaths: u64,
+    closed: u64,
 }
 
 /// One seed: several lives on one disk.
@@ -316,11 +317,16 @@ fn run(seed: u64, lives: u64) -> Seen {
     let mut world = World::new(seed);
     let mut durable = 0;
     let mut seen = Seen::default();
-    for life in 0..lives {
+    for _ in 0..lives {
         let mut journal = world.open(durable);
-        let step = world.disk.steps() + world.dice.below(1200);
-        world.disk.fail_at(step, Fault::Gone);
-        let outcome = world.live(&mut journal, 600);
+        let batches = if world.dice.one_in(4) {
+            100
+        } else {
+            let step = world.disk.steps() + world.dice.below(1200);
+            world.disk.fail_at(step, Fault::Gone);
+            600
+        };
+        let outcome = world.live(&mut journal, batches);
         let stats = journal.stats();
         seen.carried += stats.carried_records;
         seen.surveyed += stats.surveyed_segments;
@@ -333,7 +339,8 @@ fn run(seed: u64, lives: u64) -> Seen {
             }
             Ok(()) => {
                 world.disk.heal();
-                if life % 2 == 0 {
+                if world.dice.one_in(2) {
+                    seen.closed += 1;
                     let handed = journal.handed().0;
                     journal.close(world.now).unwrap();
                     durable = handed;
@@ -364,9 +371,10 @@ fn nothing_durable_is_lost_in_any_crash() {
         all.held += seen.held;
         all.torn += seen.torn;
         all.deaths += seen.deaths;
+        all.closed += seen.closed;
     }
     if seeds >= 100 {
-        let went = [all.carried, all.surveyed, all.recycled, all.held, all.torn, all.deaths];
+        let went = [all.carried, all.surveyed, all.recycled, all.held, all.torn, all.closed];
         assert!(went.iter().all(|&times| times > 0), "{all:?}");
         eprintln!("{all:?}");
     }

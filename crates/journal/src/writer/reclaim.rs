@@ -106,6 +106,8 @@ impl Writer {
             }
             Done::Retired { slot, removed } => {
                 index.retired(slot);
+                // It may be the one that said that the journal was closed properly.
+                self.clean = false;
                 let segment = &mut index.segments[slot as usize];
                 segment.state = State::Free;
                 if removed {
@@ -265,9 +267,6 @@ impl Writer {
     }
 
     fn plan_prepare(&mut self, now: Duration, index: &mut Index, step: &mut Step) {
-        if self.reclaim.preparing || self.reclaim.retry_at.is_some_and(|at| now < at) {
-            return;
-        }
         let nominal = self.options.segment_bytes;
         let waiting =
             self.held.first().and_then(|(_, put)| match self.room_for(put.head, &put.payload) {
@@ -290,6 +289,9 @@ impl Writer {
             }
             None => nominal,
         };
+        if self.reclaim.preparing || self.reclaim.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
         // While something is being freed, wait for it rather than grow beyond the bound.
         let bound = 3 * index.live_bytes() + 6 * nominal;
         let freeing = self.reclaim.retiring > 0 || self.reclaim.looking;
