@@ -320,8 +320,8 @@ impl Shard {
         }
         self.durable = durable;
         self.desk.counted.confirmed += self.confirms.durable(durable);
-        if self.desk.is_full() {
-            let keep = self.desk.body_budget / (self.slots.len() as u64).clamp(1, 16);
+        if self.desk.must_evict() {
+            let keep = self.desk.budget.cached / (self.slots.len() as u64).clamp(1, 16);
             for slot in self.slots.values_mut() {
                 slot.synced(durable, keep);
                 slot.report(&mut self.desk);

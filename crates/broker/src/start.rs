@@ -34,6 +34,7 @@ use crate::limits::usage::Usage;
 use crate::node::{Limits, Node};
 use crate::pressure::Pressure;
 use crate::router::Router;
+use crate::shard::bodies::Weight;
 use crate::shard::command::{Batch, Command as ShardCommand};
 use crate::shard::desk::Desk;
 use crate::shard::outboxes::Outboxes;
@@ -44,6 +45,9 @@ use crate::topology::{Parts, STREAM, Topology};
 use crate::totals::{Counters, Totals};
 use crate::vital;
 
+/// Bodies that are nowhere but in memory (transient messages that wait) may take this part of the
+/// memory limit; more of them are spilled to the journal.
+const TRANSIENT_SHARE: u64 = 8;
 /// Where the marks of a clean stop are kept in the store: which messages were handed out.
 const HANDED_OUT: &[u8] = b"~handed-out";
 
@@ -196,7 +200,10 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
     });
 
     let (chores, chores_to_do) = mpsc::unbounded_channel();
-    let body_budget = budget.message_cache / shards.len() as u64;
+    let bodies = Weight {
+        cached: budget.message_cache / shards.len() as u64,
+        only: budget.memory_limit / TRANSIENT_SHARE / shards.len() as u64,
+    };
     let mut shard_tasks = Vec::new();
     for (index, slots) in restored.into_iter().enumerate() {
         let desk = Desk {
@@ -205,8 +212,8 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
             ops: Vec::new(),
             effects: Vec::new(),
             counted: Counters::default(),
-            body_bytes: 0,
-            body_budget,
+            weight: Weight::default(),
+            budget: bodies,
             consumer_window: node.config.limits.consumer_window,
             answers_last_consumer: false,
             last_consumer_gone: false,

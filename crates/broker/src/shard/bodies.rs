@@ -24,11 +24,37 @@ impl Body {
     }
 }
 
+/// Bytes of bodies in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Weight {
+    /// Of those that the journal has too: a cache.
+    pub(crate) cached: u64,
+    /// Of those that are nowhere else.
+    pub(crate) only: u64,
+}
+
+impl Weight {
+    fn part(&mut self, journalled: bool) -> &mut u64 {
+        if journalled { &mut self.cached } else { &mut self.only }
+    }
+
+    /// All of them.
+    pub(crate) fn total(self) -> u64 {
+        self.cached + self.only
+    }
+
+    /// Follows what somebody reported `before` and reports `now`.
+    pub(crate) fn follow(&mut self, before: Self, now: Self) {
+        self.cached = self.cached + now.cached - before.cached;
+        self.only = self.only + now.only - before.only;
+    }
+}
+
 /// See the module head.
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
     slots: Slots<Body>,
-    bytes: u64,
+    weight: Weight,
     /// Everything up to the position is durable when the journal has synced the number.
     marks: std::collections::VecDeque<(Lsn, u64)>,
     /// Journalled bodies at or below this position may go.
@@ -43,18 +69,18 @@ impl Bodies {
     }
 
     /// Bytes in memory.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    pub(crate) fn weight(&self) -> Weight {
+        self.weight
     }
 
     /// Adds one.
     pub(crate) fn insert(&mut self, seq: Seq, body: Body) {
-        self.bytes += body.cost();
+        *self.weight.part(body.journalled) += body.cost();
         if body.journalled {
             self.kept = self.kept.min(seq.0.saturating_sub(1));
         }
         if let Some(old) = self.slots.insert(seq.0, body) {
-            self.bytes -= old.cost();
+            *self.weight.part(old.journalled) -= old.cost();
         }
     }
 
@@ -66,7 +92,7 @@ impl Bodies {
     /// Forgets one that is gone; returns whether the journal has to forget it too.
     pub(crate) fn remove(&mut self, seq: Seq) -> bool {
         let Some(body) = self.slots.take(seq.0) else { return true };
-        self.bytes -= body.cost();
+        *self.weight.part(body.journalled) -= body.cost();
         body.journalled
     }
 
@@ -75,10 +101,10 @@ impl Bodies {
         if first == last {
             return self.remove(first);
         }
-        let Self { slots, bytes, .. } = self;
+        let Self { slots, weight, .. } = self;
         let mut transient = 0;
         slots.take_range(first.0, last.0, |_, body| {
-            *bytes -= body.cost();
+            *weight.part(body.journalled) -= body.cost();
             transient += u64::from(!body.journalled);
         });
         transient <= last.0 - first.0
@@ -104,12 +130,12 @@ impl Bodies {
     }
 
     /// Drops durable journalled bodies, those that will be needed last first, until at most
-    /// `keep` bytes are left or nothing more can go.
+    /// `keep` bytes of them are left or nothing more can go.
     pub(crate) fn evict(&mut self, keep: u64) {
-        if self.bytes <= keep || self.durable <= self.kept {
+        if self.weight.cached <= keep || self.durable <= self.kept {
             return;
         }
-        let mut excess = self.bytes - keep;
+        let mut excess = self.weight.cached - keep;
         let mut going = Vec::new();
         for position in self.slots.positions_between(self.kept, self.durable) {
             if excess == 0 {
@@ -153,7 +179,7 @@ mod tests {
         bodies.evict(0);
         assert_eq!(in_memory(&bodies), [1, 2, 3, 4, 5, 6, 7, 8], "nothing is durable");
         bodies.synced(Lsn(5));
-        let one_less = bodies.bytes() - 1;
+        let one_less = bodies.weight().cached - 1;
         bodies.evict(one_less);
         assert_eq!(in_memory(&bodies), [1, 2, 3, 4, 5, 7, 8]);
         bodies.evict(0);
@@ -172,6 +198,6 @@ mod tests {
         assert!(!bodies.remove_range(Seq(1), Seq(2)), "both were in memory alone");
         bodies.insert(Seq(3), body(false));
         assert!(bodies.remove_range(Seq(3), Seq(4)), "the other one is on disk");
-        assert_eq!((bodies.len(), bodies.bytes()), (0, 0));
+        assert_eq!((bodies.len(), bodies.weight()), (0, Weight::default()));
     }
 }

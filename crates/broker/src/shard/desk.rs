@@ -16,6 +16,7 @@ use crate::death::{self, Death};
 use crate::inbox::Inbox;
 use crate::origin::{Group, Then};
 use crate::router::Router;
+use crate::shard::bodies::Weight;
 use crate::shard::command::{Arrival, Batch, Command, Content, Done};
 use crate::shard::outboxes::Outboxes;
 use crate::shard::profile::Profile;
@@ -42,9 +43,9 @@ pub(crate) struct Desk {
     /// Counted since the last report to the node's totals.
     pub(crate) counted: Counters,
     /// Bytes of bodies in memory.
-    pub(crate) body_bytes: u64,
-    /// Bytes of bodies that may be in memory.
-    pub(crate) body_budget: u64,
+    pub(crate) weight: Weight,
+    /// What they may come to.
+    pub(crate) budget: Weight,
     /// How far deliveries to one consumer may be ahead of its socket, in bytes.
     pub(crate) consumer_window: u32,
     /// While it is set, an auto-delete queue that loses its last consumer says so here, and not as
@@ -61,9 +62,15 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Whether bodies fill their budget, so that transient ones have to go to disk too.
-    pub(crate) fn is_full(&self) -> bool {
-        self.body_bytes > self.body_budget
+    /// Whether bodies that are nowhere else fill their budget, so that more of them have to go to
+    /// disk too.
+    pub(crate) fn must_spill(&self) -> bool {
+        self.weight.only > self.budget.only
+    }
+
+    /// Whether the cache of what the journal has is too large.
+    pub(crate) fn must_evict(&self) -> bool {
+        self.weight.cached > self.budget.cached
     }
 
     /// Hands something on.

@@ -28,7 +28,7 @@ use queue::effect::Reason;
 use queue::queue::Queue;
 use tokio::sync::oneshot;
 
-use crate::shard::bodies::Bodies;
+use crate::shard::bodies::{Bodies, Weight};
 use crate::shard::command::{self, Arrival, Consume, Consumed, Content, Deleted, Got, Settlement};
 use crate::shard::desk::{Chore, Desk};
 use crate::shard::outboxes::OutboxId;
@@ -106,7 +106,7 @@ pub(crate) struct Slot {
     next_seq: Seq,
     bodies: Bodies,
     /// Bytes of bodies that the desk has counted.
-    counted_bytes: u64,
+    counted: Weight,
     consumers: Vec<Consumer>,
     active: Option<ConsumerId>,
     /// What an earlier run of the node may have handed out.
@@ -164,7 +164,7 @@ impl Slot {
             machine,
             next_seq,
             bodies: Bodies::default(),
-            counted_bytes: 0,
+            counted: Weight::default(),
             consumers: Vec::new(),
             active: None,
             handed_out_before: None,
@@ -229,7 +229,7 @@ impl Slot {
         self.next_seq = seq.next();
         self.counters.enqueued += 1;
         let durable = arrival.persistent && self.profile.durable;
-        let spilled = !durable && desk.is_full();
+        let spilled = !durable && desk.must_spill();
         let journalled = durable || spilled;
         if journalled {
             let head = self.machine.arrival_head(desk.now, &queue_arrival);
@@ -480,7 +480,8 @@ impl Slot {
                 desk.outboxes.leave(consumer.outbox);
             }
             self.report(desk);
-            desk.body_bytes -= self.counted_bytes;
+            desk.weight.follow(self.counted, Weight::default());
+            self.counted = Weight::default();
             self.puts.clear();
             self.releases.clear();
             self.notes.clear();
@@ -615,9 +616,9 @@ impl Slot {
 
     /// Reports to the desk what has changed since the last report.
     pub(crate) fn report(&mut self, desk: &mut Desk) {
-        let bytes = self.bodies.bytes();
-        desk.body_bytes = desk.body_bytes + bytes - self.counted_bytes;
-        self.counted_bytes = bytes;
+        let weight = self.bodies.weight();
+        desk.weight.follow(self.counted, weight);
+        self.counted = weight;
         desk.counted.add_difference(&self.counters, &self.reported);
         self.reported = self.counters;
     }
@@ -631,7 +632,7 @@ impl Slot {
             ready_bytes: self.machine.ready_bytes(),
             unsettled_bytes: self.machine.unsettled_bytes(),
             in_memory: self.bodies.len() as u64,
-            in_memory_bytes: self.bodies.bytes(),
+            in_memory_bytes: self.bodies.weight().total(),
             persistent: if self.profile.durable { messages } else { 0 },
             consumers: self.consumers.iter().map(|one| one.view.clone()).collect(),
             active: self.active,

@@ -27,7 +27,7 @@ impl State {
     ) -> Result<Option<Arc<Exchange>>, Refusal> {
         self.check_inside(&declare.vhost)?;
         let kind = ExchangeKind::parse(&declare.kind).ok_or_else(|| {
-            Refusal::precondition(format!("invalid exchange type '{}'", declare.kind))
+            Refusal::precondition(format!("unknown exchange type '{}'", declare.kind))
         })?;
         check_not_default_exchange(&declare.name)?;
         if let Some(access) = access {

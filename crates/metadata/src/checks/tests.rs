@@ -245,7 +245,7 @@ fn new_exchanges() {
     let state = state();
     assert_eq!(
         check_exchange(&state, &exchange("e", "foo")),
-        Err("PRECONDITION_FAILED - invalid exchange type 'foo'".into())
+        Err("PRECONDITION_FAILED - unknown exchange type 'foo'".into())
     );
     let arguments = table([("alternate-exchange", integer(1))]);
     assert_eq!(
