@@ -47,7 +47,7 @@ pub async fn handle<N: Node>(node: Arc<N>, request: Request) -> Response {
                 families: PER_OBJECT.map(str::to_owned).into_iter().collect(),
                 ..Selection::default()
             };
-            objects(node.as_ref(), &mut families, "rabbitmq_", &selection).await;
+            objects(node.as_ref(), &mut families, &selection).await;
         }
         "/metrics/detailed" => {
             identity(node.as_ref(), &mut families, "detailed");
@@ -55,8 +55,10 @@ pub async fn handle<N: Node>(node: Arc<N>, request: Request) -> Response {
                 Ok(selection) => selection,
                 Err(reason) => return (StatusCode::BAD_REQUEST, reason).into_response(),
             };
-            objects(node.as_ref(), &mut families, "rabbitmq_detailed_", &selection).await;
             cluster(node.as_ref(), &mut families, &selection);
+            families.set_prefix("rabbitmq_detailed_");
+            whole_node(node.as_ref(), &mut families, &selection);
+            objects(node.as_ref(), &mut families, &selection).await;
         }
         _ => return StatusCode::NOT_FOUND.into_response(),
     }
@@ -109,7 +111,10 @@ async fn common<N: Node>(node: &N, families: &mut Families, with_sums: bool) {
     aggregated::objects(families, &counts);
     aggregated::node(families, &stats, now_ms);
     aggregated::journal(families, &stats);
-    aggregated::globals(families, &node.counters());
+    let counters = node.counters();
+    aggregated::globals(families, &counters);
+    aggregated::churn(families, &counters);
+    aggregated::auth(families, &counters);
     if with_sums {
         let mut sums = QueueSums::default();
         for queue in node.queue_stats().await.values() {
@@ -119,17 +124,35 @@ async fn common<N: Node>(node: &N, families: &mut Families, with_sums: bool) {
     }
 }
 
-async fn objects<N: Node>(node: &N, families: &mut Families, prefix: &str, selection: &Selection) {
+/// Families about the node as a whole.
+fn whole_node<N: Node>(node: &N, families: &mut Families, selection: &Selection) {
+    let wants = |family: &str| selection.families.contains(family);
+    if wants("node_coarse_metrics") || wants("node_metrics") {
+        aggregated::node(families, &node.stats(), now_ms());
+    }
+    if wants("node_persister_metrics") {
+        aggregated::journal(families, &node.stats());
+    }
+    if wants("connection_churn_metrics") {
+        aggregated::churn(families, &node.counters());
+    }
+    if wants("auth_attempt_metrics") {
+        aggregated::auth(families, &node.counters());
+    }
+}
+
+/// Families with a line per object.
+async fn objects<N: Node>(node: &N, families: &mut Families, selection: &Selection) {
     let wants = |family: &str| selection.families.iter().any(|name| name.starts_with(family));
     if wants("queue_") {
         let stats = node.queue_stats().await;
-        detailed::queues(families, prefix, &node.state(), &stats, selection);
+        detailed::queues(families, &node.state(), &stats, selection);
     }
-    if wants("connection_") {
-        detailed::connections(families, prefix, &node.connections().await);
+    if wants("connection_coarse_metrics") || wants("connection_metrics") {
+        detailed::connections(families, &node.connections().await);
     }
     if wants("channel_") {
-        detailed::channels(families, prefix, &node.channels().await);
+        detailed::channels(families, &node.channels().await);
     }
 }
 

@@ -367,6 +367,11 @@ pub fn globals(families: &mut Families, counters: &GlobalCounters) {
             [(vec![queue_type, ("dead_letter_strategy", "at_most_once")], value)],
         );
     }
+    families.message_sizes(&[PROTOCOL], &counters.sizes);
+}
+
+/// Comings and goings.
+pub fn churn(families: &mut Families, counters: &GlobalCounters) {
     let churn = &counters.churn;
     let churn = [
         ("connections_opened", "connections opened", churn.connection_created),
@@ -384,6 +389,10 @@ pub fn globals(families: &mut Families, counters: &GlobalCounters) {
             value,
         );
     }
+}
+
+/// Logins.
+pub fn auth(families: &mut Families, counters: &GlobalCounters) {
     let auth = &counters.auth;
     families.counter(
         "rabbitmq_auth_attempts_total",
@@ -400,5 +409,4 @@ pub fn globals(families: &mut Families, counters: &GlobalCounters) {
         "Total number of failed authentication attempts",
         auth.failed,
     );
-    families.message_sizes(&[PROTOCOL], &counters.sizes);
 }

@@ -114,10 +114,9 @@ struct Shown<'a> {
     stats: &'a QueueStats,
 }
 
-/// Writes the families of queues. `prefix` is `rabbitmq_` or `rabbitmq_detailed_`.
+/// Writes the families of queues.
 pub fn queues(
     families: &mut Families,
-    prefix: &str,
     state: &State,
     stats: &BTreeMap<QueueId, QueueStats>,
     selection: &Selection,
@@ -136,7 +135,7 @@ pub fn queues(
     let mut gauges = |list: &[QueueGauge]| {
         for (name, help, value) in list {
             let lines = shown.iter().map(|one| (one.labels.clone(), float(value(one.stats))));
-            families.gauges(&format!("{prefix}queue_{name}"), help, lines);
+            families.gauges(&format!("rabbitmq_queue_{name}"), help, lines);
         }
     };
     let wants = |family: &str| selection.families.contains(family);
@@ -152,7 +151,7 @@ pub fn queues(
     let mut counters = |list: &[QueueGauge]| {
         for (name, help, value) in list {
             let lines = shown.iter().map(|one| (one.labels.clone(), value(one.stats)));
-            families.counters(&format!("{prefix}queue_{name}"), help, lines);
+            families.counters(&format!("rabbitmq_queue_{name}"), help, lines);
         }
     };
     if wants("queue_metrics") {
@@ -164,7 +163,7 @@ pub fn queues(
 }
 
 /// Writes the families of connections.
-pub fn connections(families: &mut Families, prefix: &str, connections: &[ConnectionInfo]) {
+pub fn connections(families: &mut Families, connections: &[ConnectionInfo]) {
     type Total = (&'static str, &'static str, fn(&ConnectionInfo) -> u64);
     let totals: [Total; 4] = [
         ("incoming_bytes_total", "Total number of bytes received on a connection", |one| {
@@ -183,7 +182,7 @@ pub fn connections(families: &mut Families, prefix: &str, connections: &[Connect
     for (name, help, value) in totals {
         let lines =
             connections.iter().map(|one| (vec![("connection", one.name.as_str())], value(one)));
-        families.counters(&format!("{prefix}connection_{name}"), help, lines);
+        families.counters(&format!("rabbitmq_connection_{name}"), help, lines);
     }
     let gauges: [Total; 2] = [
         ("channels", "Channels on a connection", |one| u64::from(one.channels)),
@@ -195,12 +194,12 @@ pub fn connections(families: &mut Families, prefix: &str, connections: &[Connect
         let lines = connections
             .iter()
             .map(|one| (vec![("connection", one.name.as_str())], float(value(one))));
-        families.gauges(&format!("{prefix}connection_{name}"), help, lines);
+        families.gauges(&format!("rabbitmq_connection_{name}"), help, lines);
     }
 }
 
 /// Writes the families of channels.
-pub fn channels(families: &mut Families, prefix: &str, channels: &[ChannelInfo]) {
+pub fn channels(families: &mut Families, channels: &[ChannelInfo]) {
     type Gauge = (&'static str, &'static str, fn(&ChannelInfo) -> u64);
     let names: Vec<String> = channels.iter().map(ChannelInfo::name).collect();
     let gauges: [Gauge; 6] = [
@@ -230,6 +229,6 @@ pub fn channels(families: &mut Families, prefix: &str, channels: &[ChannelInfo])
             .iter()
             .zip(&names)
             .map(|(one, name)| (vec![("channel", name.as_str())], float(value(one))));
-        families.gauges(&format!("{prefix}channel_{name}"), help, lines);
+        families.gauges(&format!("rabbitmq_channel_{name}"), help, lines);
     }
 }

@@ -19,11 +19,18 @@ pub type Labels<'a> = &'a [(&'a str, &'a str)];
 /// A scrape in the making. Each family is named once.
 #[derive(Debug, Default)]
 pub struct Families {
-    families: Vec<MetricFamily>,
+    written: Vec<MetricFamily>,
     text: String,
+    /// What stands for `rabbitmq_` before the names of families to come.
+    prefix: Option<&'static str>,
 }
 
 impl Families {
+    /// Lets the names of families to come begin with this instead of `rabbitmq_`.
+    pub fn set_prefix(&mut self, prefix: &'static str) {
+        self.prefix = Some(prefix);
+    }
+
     /// Adds a gauge without labels.
     pub fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.gauges(name, help, [(vec![], value)]);
@@ -95,7 +102,7 @@ impl Families {
     pub fn encode(self) -> String {
         let mut text = String::new();
         TextEncoder::new()
-            .encode_utf8(&self.families, &mut text)
+            .encode_utf8(&self.written, &mut text)
             .expect("families have names and lines");
         text + &self.text
     }
@@ -105,11 +112,14 @@ impl Families {
             return;
         }
         let mut family = MetricFamily::default();
-        family.set_name(name.to_owned());
+        family.set_name(match (self.prefix, name.strip_prefix("rabbitmq_")) {
+            (Some(prefix), Some(rest)) => format!("{prefix}{rest}"),
+            _ => name.to_owned(),
+        });
         family.set_help(help.to_owned());
         family.set_field_type(kind);
         family.set_metric(metrics);
-        self.families.push(family);
+        self.written.push(family);
     }
 }
 

@@ -100,6 +100,12 @@ async fn families_are_chosen() {
     assert!(!text.contains("two") && !text.contains("queue_consumers"));
     let text = scrape(&asker, "/metrics/detailed?family=vhost_status&family=exchange_names").await;
     assert!(text.contains("rabbitmq_cluster_vhost_status{vhost=\"/\"} 1"));
+    let families =
+        "family=node_metrics&family=connection_churn_metrics&family=auth_attempt_metrics";
+    let text = scrape(&asker, &format!("/metrics/detailed?{families}")).await;
+    assert!(text.contains("rabbitmq_detailed_process_open_fds 30"));
+    assert!(text.contains("rabbitmq_detailed_connections_opened_total 0"));
+    assert!(text.contains("rabbitmq_detailed_auth_attempts_total 0"));
     assert_eq!(asker.scrape("/metrics/detailed?queue=(").await.status, 400);
     assert_eq!(asker.scrape("/nothing").await.status, 404);
 }
