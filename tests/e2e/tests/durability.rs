@@ -519,3 +519,30 @@ fn transient_and_exclusive_queues_start_empty() {
     client.queue(1, "q", 0, &table! {}).unwrap();
     assert_eq!(client.depth(1, "q").unwrap().messages, 0);
 }
+
+#[test]
+fn case_066_an_idle_node_writes_nothing() {
+    let Some(mut broker) = Broker::own(Setup::new()) else { return };
+    let mut client = broker.channel();
+    client.queue(1, "q", DURABLE, &table! {}).unwrap();
+    client.put(1, "q", "m").unwrap();
+    broker.policy("p", "^q$", &json!({ "delivery-limit": -1 }));
+    // A queue that expires is the clock: nobody has to sleep.
+    let milliseconds = i32::try_from(count(3000, 600_000)).unwrap();
+    client.queue(1, "clock", DURABLE, &table! { "x-expires" => milliseconds }).unwrap();
+    client.sync(1).unwrap();
+    let pid = broker.node().pid();
+    let written = || {
+        let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();
+        line.parse::<u64>().unwrap()
+    };
+    let (disk, before) = (broker.node().disk(), written());
+    let clock = broker.queue_path("clock");
+    e2e::wait::until_some_for(Duration::from_secs(700), "the clock strikes", || {
+        (broker.api.get(&clock).status == 404).then_some(())
+    });
+    let grown = written() - before;
+    assert!(grown < 1 << 20, "{grown} bytes written while idle");
+    assert!(broker.node().disk() <= disk + (1 << 20));
+}

@@ -15,6 +15,7 @@ mod confirms;
 mod consumers;
 mod dead_letters;
 mod durability;
+mod extensions;
 mod http;
 mod permissions;
 mod protocol;
