@@ -24,6 +24,18 @@ struct Counts {
     channels_by_user: HashMap<Name, u64>,
 }
 
+impl Counts {
+    fn check_node(&self, limit: Option<u64>) -> Result<(), Error> {
+        match limit {
+            Some(limit) if self.connections >= limit => Err(Error {
+                code: 530,
+                text: format!("connection refused: node connection limit ({limit}) is reached"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// See the module head.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
@@ -40,14 +52,7 @@ impl Accounts {
     /// # Errors
     /// 530.
     pub(crate) fn check_node(&self, limit: Option<u64>) -> Result<(), Error> {
-        let Some(limit) = limit else { return Ok(()) };
-        if self.counts.lock().connections < limit {
-            return Ok(());
-        }
-        Err(Error {
-            code: 530,
-            text: format!("connection refused: node connection limit ({limit}) is reached"),
-        })
+        self.counts.lock().check_node(limit)
     }
 
     /// Counts a connection to a virtual host.
@@ -60,8 +65,11 @@ impl Accounts {
         vhost: &str,
         user: &Name,
         record: &Record,
+        node_limit: Option<u64>,
     ) -> Result<(), Error> {
         let mut counts = self.counts.lock();
+        // Again, since many may have come this far at the same time.
+        counts.check_node(node_limit)?;
         if let Some(limit) = state.vhost_limit(vhost, VhostLimit::MaxConnections)
             && counts.connections_by_vhost.get(vhost).copied().unwrap_or(0) >= limit
         {

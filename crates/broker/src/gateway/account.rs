@@ -58,9 +58,10 @@ impl Gateway {
             return Err(Error { code: 504, text: "expected 'connection.start-ok'".into() });
         };
         let state = self.node.router.state();
-        self.node.accounts.check_node(self.node.limits.connections)?;
+        let node_limit = self.node.limits.connections;
+        self.node.accounts.check_node(node_limit)?;
         state.check_vhost(vhost).map_err(error)?;
-        self.node.accounts.open_connection(&state, vhost, &user, &self.record)?;
+        self.node.accounts.open_connection(&state, vhost, &user, &self.record, node_limit)?;
         self.opened = true;
         let access = state.access(&user, vhost).map_err(error)?;
         let Some(routes) = state.routes().vhost(vhost).map(Arc::clone) else {
