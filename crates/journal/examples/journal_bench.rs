@@ -7,6 +7,8 @@
 //! - `fill`: COUNT puts of BYTES that stay; then the clean and the unclean recovery of them.
 //! - `old`: one record stays while COUNT flow past; peak of the disk.
 
+#![expect(clippy::cast_precision_loss, reason = "figures to look at")]
+
 use journal::disk::real::RealDisk;
 use journal::journal::Journal;
 use journal::listener::Listener;
@@ -154,7 +156,7 @@ fn flow(dir: &PathBuf, count: u64, message: &Message, old: bool) {
             }
         }
     }
-    let (took, used) = (started.elapsed(), cpu() - cpu_before);
+    let (took, used) = (started.elapsed(), cpu().saturating_sub(cpu_before));
     let stats = journal.stats();
     say(format_args!(
         "flow of {count} x {} bytes: {:.0} puts/s, {:.3} us CPU per record, {} syncs, {} writes, \
@@ -193,7 +195,7 @@ fn fill(dir: &PathBuf, count: u64, message: &Message) {
             reached = lsn.0;
         }
     }
-    let (took, used) = (started.elapsed(), cpu() - cpu_before);
+    let (took, used) = (started.elapsed(), cpu().saturating_sub(cpu_before));
     let stats = journal.stats();
     say(format_args!(
         "fill with {count} x {} bytes: {:.0} puts/s, {:.3} us CPU per record, {} syncs; index {:.2} \

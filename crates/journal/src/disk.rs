@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 pub mod real;
 
-/// A file system. Paths are used as given.
+/// A file system. Paths are used as given. Errors are those of the system; a caller tells apart
+/// `StorageFull` and `QuotaExceeded` (no room: the file as it was before), `NotFound`,
+/// `PermissionDenied` and `ReadOnlyFilesystem`.
+#[expect(clippy::missing_errors_doc, reason = "said once above")]
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes a directory and its parents; fine if it exists.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
@@ -56,7 +59,9 @@ pub enum Lock {
 /// A lock that is held. Nothing but its life matters.
 pub trait Held: Send + Sync + fmt::Debug {}
 
-/// An open file. Positions are given with each call; calls may run in parallel.
+/// An open file. Positions are given with each call; calls may run in parallel. Errors are those of
+/// the system; after a failed [`File::sync`] nothing is known of what was written before.
+#[expect(clippy::missing_errors_doc, reason = "said once above")]
 pub trait File: Send + Sync + fmt::Debug {
     /// Its length in bytes.
     fn length(&self) -> io::Result<u64>;

@@ -333,6 +333,10 @@ pub(crate) struct Ranges<'a> {
     end: u64,
 }
 
+#[expect(
+    clippy::copy_iterator,
+    reason = "an entry is copied with its ranges, before they are used"
+)]
 impl Iterator for Ranges<'_> {
     type Item = (Seq, Seq);
 

@@ -393,6 +393,9 @@ impl Index {
     }
 
     /// A record at `place` is no longer needed, because of one that `by` holds.
+    ///
+    /// A note needs nobody who says that it is old, so its own segment is given for `by`: replayed
+    /// again it either finds no record, or comes before whatever replaced it.
     fn kill(segments: &mut [Segment], emptied: &mut bool, write: u64, by: Slot, place: Place) {
         let slot = place.slot();
         let segment = &mut segments[slot as usize];
@@ -426,7 +429,7 @@ impl Index {
         };
         Self::kill(&mut self.segments, &mut self.emptied, self.write, place.slot(), old);
         if !note.is_none() {
-            Self::kill(&mut self.segments, &mut self.emptied, self.write, place.slot(), note);
+            Self::kill(&mut self.segments, &mut self.emptied, self.write, note.slot(), note);
         }
     }
 
@@ -476,7 +479,7 @@ impl Index {
         let old = std::mem::replace(&mut notes[within], place);
         self.segments[slot as usize].add(place, length);
         if !old.is_none() {
-            Self::kill(&mut self.segments, &mut self.emptied, self.write, slot, old);
+            Self::kill(&mut self.segments, &mut self.emptied, self.write, old.slot(), old);
         }
         true
     }
@@ -503,7 +506,13 @@ impl Index {
                 if let Some(notes) = &mut chunk.notes {
                     let note = std::mem::take(&mut notes[within]);
                     if !note.is_none() {
-                        Self::kill(&mut self.segments, &mut self.emptied, self.write, by, note);
+                        Self::kill(
+                            &mut self.segments,
+                            &mut self.emptied,
+                            self.write,
+                            note.slot(),
+                            note,
+                        );
                     }
                 }
                 chunk.records -= 1;

@@ -7,26 +7,60 @@
 //!
 //! The modules stand in reading order. The format on disk is drawn in `docs/journal-format.md`.
 
-pub mod disk;
-pub mod error;
-mod format;
-pub mod fuzz;
-mod gather;
-mod held;
-mod index;
-pub mod inline;
-pub mod inspect;
-mod intake;
-pub mod journal;
-mod keeper;
-pub mod listener;
-pub mod op;
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "offsets and lengths within a segment are below 1 GiB, heads below 25 bytes, and the \
+              rest are bit fields; each place that could see more checks with try_from"
+)]
+
+// What a caller sees.
 pub mod options;
-mod read;
-pub mod recovery;
-mod scan;
-pub mod sim;
+
+pub mod op;
+
+pub mod listener;
+
+pub mod error;
+
 pub mod stats;
+
+pub mod journal;
+
+// What stands behind it.
+mod intake;
+
+mod writer;
+
+mod held;
+
+mod gather;
+
+mod index;
+
+mod read;
+
+// The bytes, and how they become an index again.
+mod format;
+
+mod scan;
+
+pub mod recovery;
+
+// The files.
+mod keeper;
+
+pub mod disk;
+
+// For tools, tests and simulations.
+pub mod inspect;
+
+pub mod inline;
+
+pub mod sim;
+
+pub mod fuzz;
+
 #[cfg(test)]
 mod tests;
-mod writer;

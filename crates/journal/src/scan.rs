@@ -26,6 +26,7 @@ pub(crate) struct Damage {
 }
 
 /// What became of reading a segment.
+#[expect(clippy::struct_excessive_bools, reason = "four independent findings")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Scanned {
     /// Where the records end.

@@ -95,6 +95,7 @@ struct Current {
 }
 
 /// See the module.
+#[expect(clippy::struct_excessive_bools, reason = "independent conditions, each said at its field")]
 #[derive(Debug)]
 pub(crate) struct Writer {
     options: Options,

@@ -201,8 +201,8 @@ fn neighbours_are_read_together() {
         journal.read(StreamId(1), &seqs, &mut out);
         assert!(matches!(out[0], Err(ReadError::Missing)));
         assert!(matches!(out[301], Err(ReadError::Missing)));
-        for seq in 1..=300_usize {
-            assert_eq!(out[seq].as_ref().unwrap(), &vec![seq as u8; 100]);
+        for (seq, bytes) in out.iter().enumerate().skip(1).take(300) {
+            assert_eq!(bytes.as_ref().unwrap(), &vec![seq as u8; 100]);
         }
     });
 }

@@ -165,7 +165,7 @@ fn fuzzed_images_neither_panic_nor_hang() {
     let rounds = std::env::var("ROUNDS").map_or(200, |rounds| rounds.parse().unwrap());
     for _ in 0..rounds {
         let mut image = image.clone();
-        for _ in 0..1 + dice.below(8) {
+        for _ in 0..=dice.below(7) {
             // Where records, index and trailer stand.
             let at = match dice.below(4) {
                 0 => dice.below(1024),

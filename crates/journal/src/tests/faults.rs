@@ -138,8 +138,8 @@ fn puts_wait_on_a_full_disk_and_releases_do_not() {
     let disk = SimDisk::new(1);
     // The identity, and room for seven segments.
     disk.set_capacity(64 + 7 * SEGMENT + 100);
-    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let mut journal = open(&shared, Path::new(DIR)).0;
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let mut journal = open(&disk, Path::new(DIR)).0;
     let mut now = Duration::ZERO;
     // Twice as much as there is room for.
     for seq in 1..=600 {

@@ -27,6 +27,7 @@ const FREE_MAX: usize = 16;
 const RANGES: usize = 16 << 10;
 
 /// What goes on beside the writing.
+#[expect(clippy::struct_excessive_bools, reason = "independent conditions, each said at its field")]
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
     /// Jobs that the keeper has.
@@ -344,7 +345,7 @@ impl Writer {
             self.carry_over(now, &collected, step)?;
         }
         if let Some(surveyed) = self.reclaim.surveyed.take() {
-            self.say_dead(now, surveyed, step)?;
+            self.say_dead(now, &surveyed, step)?;
         }
         Ok(())
     }
@@ -479,7 +480,7 @@ impl Writer {
     }
 
     /// Writes once more which records of a segment are dead.
-    fn say_dead(&mut self, now: Duration, from: Surveyed, step: &mut Step) -> io::Result<()> {
+    fn say_dead(&mut self, now: Duration, from: &Surveyed, step: &mut Step) -> io::Result<()> {
         let mut said_in: Vec<Slot> = Vec::new();
         for (stream, ranges) in &from.dead {
             let mut ranges = &ranges[..];
@@ -508,9 +509,12 @@ impl Writer {
         let mut index = self.index.lock();
         for (stream, seq) in &from.moved {
             let place = index.place(*stream, *seq);
-            if !place.is_none() {
-                said_in.push(place.slot());
+            if place.is_none() {
+                // Released since then: who guards this segment from it coming back is not known
+                // here, so all who did go on.
+                return Ok(());
             }
+            said_in.push(place.slot());
         }
         for segment in &mut index.segments {
             if segment.generation < from.before && segment.kills.contains(&from.slot) {

@@ -1,0 +1,147 @@
+//! The visit of everything that was recovered.
+
+use crate::format::{Entry, What};
+use crate::index::{Index, Slot};
+use crate::op::Head;
+use crate::recovery::replay::Source;
+use crate::scan::read_segment;
+use model::id::{Seq, StreamId};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+
+/// A walk through all records in log order, with excursions to those that were carried over and
+/// so lie behind their successors.
+pub(super) struct Walk<'a> {
+    index: &'a Mutex<Index>,
+    sources: &'a [Source],
+    /// The next position of each stream.
+    cursors: HashMap<StreamId, u64>,
+    /// What the segments of the latest excursions hold.
+    tables: VecDeque<(Slot, Table)>,
+}
+
+/// Live records of one segment: head and payload length, and newest notes.
+#[derive(Default)]
+struct Table {
+    records: BTreeMap<(StreamId, Seq), (Head, u32)>,
+    notes: BTreeMap<(StreamId, Seq), Head>,
+}
+
+/// How many tables are kept.
+const TABLES: usize = 4;
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(index: &'a Mutex<Index>, sources: &'a [Source]) -> Self {
+        Self { index, sources, cursors: HashMap::new(), tables: VecDeque::new() }
+    }
+
+    /// Visits the record of an entry, if it is still needed, and what must come before it.
+    pub(super) fn on_entry(
+        &mut self,
+        source: &Source,
+        entry: &Entry<'_>,
+        visit: &mut impl FnMut(StreamId, Seq, &[u8], u32),
+    ) -> io::Result<()> {
+        let (name, head, at, payload) = match entry.what {
+            What::Put { stream, seq, head, payload, .. } => {
+                ((stream, seq), head, entry.offset, payload)
+            }
+            What::Ref { stream, seq, head, body_at, payload, .. } => {
+                ((stream, seq), head, body_at, payload)
+            }
+            _ => return Ok(()),
+        };
+        let cursor = self.cursors.get(&name.0).copied().unwrap_or(0);
+        if name.1.0 < cursor {
+            return Ok(());
+        }
+        let note = {
+            let index = self.index.lock();
+            let place = index.place(name.0, name.1);
+            if (place.slot(), place.offset()) != (source.slot, at) || place.is_none() {
+                return Ok(());
+            }
+            index.note_place(name.0, name.1)
+        };
+        self.excursion(name.0, cursor, name.1.0, visit)?;
+        self.cursors.insert(name.0, name.1.0.saturating_add(1));
+        if note.is_none() {
+            visit(name.0, name.1, head, payload);
+            return Ok(());
+        }
+        let newest = self.table(note.slot())?.and_then(|table| table.notes.get(&name).copied());
+        visit(name.0, name.1, newest.as_ref().map_or(head, Head::as_slice), payload);
+        Ok(())
+    }
+
+    /// Visits what a stream has from one position up to another, wherever it lies.
+    fn excursion(
+        &mut self,
+        stream: StreamId,
+        mut from: u64,
+        to: u64,
+        visit: &mut impl FnMut(StreamId, Seq, &[u8], u32),
+    ) -> io::Result<()> {
+        loop {
+            let (seq, place, note) = {
+                let mut index = self.index.lock();
+                let Some(number) = index.find(stream) else { return Ok(()) };
+                let stream = index.stream(number);
+                match stream.next(from) {
+                    Some((seq, place)) if seq < to => (seq, place, stream.note(seq)),
+                    _ => return Ok(()),
+                }
+            };
+            let name = (stream, Seq(seq));
+            let record = self.table(place.slot())?.and_then(|table| table.records.get(&name));
+            if let Some(&(head, payload)) = record {
+                let mut newest = None;
+                if !note.is_none() {
+                    let table = self.table(note.slot())?;
+                    newest = table.and_then(|table| table.notes.get(&name).copied());
+                }
+                visit(stream, Seq(seq), newest.unwrap_or(head).as_slice(), payload);
+            }
+            from = seq + 1;
+        }
+    }
+
+    fn table(&mut self, slot: Slot) -> io::Result<Option<&Table>> {
+        if let Some(at) = self.tables.iter().position(|&(other, _)| other == slot) {
+            return Ok(Some(&self.tables[at].1));
+        }
+        let Some(source) = self.sources.iter().find(|source| source.slot == slot) else {
+            return Ok(None);
+        };
+        let mut table = Table::default();
+        let index = self.index;
+        read_segment(&*source.file, &source.header, source.seed, false, &mut |entry| {
+            let (name, head, at, payload) = match entry.what {
+                What::Put { stream, seq, head, payload, .. } => {
+                    ((stream, seq), head, entry.offset, payload)
+                }
+                What::Ref { stream, seq, head, body_at, payload, .. } => {
+                    ((stream, seq), head, body_at, payload)
+                }
+                What::Note { stream, seq, head } => {
+                    let place = index.lock().note_place(stream, seq);
+                    if (place.slot(), place.offset()) == (slot, entry.offset) {
+                        table.notes.insert((stream, seq), Head::new(head));
+                    }
+                    return;
+                }
+                _ => return,
+            };
+            let place = index.lock().place(name.0, name.1);
+            if (place.slot(), place.offset()) == (slot, at) {
+                table.records.insert(name, (Head::new(head), payload));
+            }
+        })?;
+        if self.tables.len() == TABLES {
+            self.tables.pop_front();
+        }
+        self.tables.push_back((slot, table));
+        Ok(self.tables.back().map(|(_, table)| table))
+    }
+}
