@@ -285,6 +285,11 @@ impl<'a> Metadata<'a> {
             .iter()
             .find(|known| known.stream == STREAM)
             .map_or(0, |known| known.highest.0);
+        if applied > highest {
+            // A power cut took records that the store had already seen. The commands to come will
+            // follow a gap, so what fills it must not be lost with the next power cut.
+            kv.flush().map_err(failed)?;
+        }
         let seqs: Vec<Seq> = (applied + 1..=highest).map(Seq).collect();
         let mut read = Vec::with_capacity(seqs.len());
         journal.read(STREAM, &seqs, &mut read);
