@@ -91,6 +91,10 @@ pub(crate) struct Segment {
     pub(crate) bytes: u64,
     pub(crate) generation: u64,
     pub(crate) seed: u32,
+    /// Records from here on are not in the file yet.
+    pub(crate) written: u32,
+    /// It holds a record too large for the segments of this run, so it is not carried over.
+    pub(crate) unwieldy: bool,
     pub(crate) live_records: u64,
     pub(crate) live_bytes: u64,
     /// Write number of the last operation that made something in it superfluous.
@@ -119,6 +123,8 @@ impl Segment {
             bytes: 0,
             generation: 0,
             seed: 0,
+            written: u32::MAX,
+            unwieldy: false,
             live_records: 0,
             live_bytes: 0,
             killed_at: 0,
@@ -385,6 +391,11 @@ impl Index {
             Some(&number) => self.streams[number as usize].note(seq.0),
             None => Place::NONE,
         }
+    }
+
+    /// Whether the record at a place is in its file already.
+    pub(crate) fn is_written(&self, place: Place) -> bool {
+        place.offset() < self.segments[place.slot() as usize].written
     }
 
     /// The padded length of the record at a place.

@@ -4,7 +4,7 @@ use crate::disk::{Disk, Held};
 use crate::error::{OpenError, ReadError};
 use crate::index::Index;
 use crate::intake::{End, Intake};
-use crate::keeper::{Job, Keeper};
+use crate::keeper::{Done, Job, Keeper};
 use crate::listener::Listener;
 use crate::op::{Lsn, Op};
 use crate::options::Options;
@@ -17,6 +17,7 @@ use model::id::{Seq, StreamId};
 use parking_lot::Mutex;
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -147,12 +148,12 @@ impl Journal {
         self.shared.intake.end(end);
         let mut result = Ok(());
         if let Some(writer) = self.writer.take() {
-            result = writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
+            result = writer.join().unwrap_or_else(|_| Err(panicked("writer")));
         }
         if let Some(keeper) = self.keeper.take()
             && keeper.join().is_err()
         {
-            result = Err(io::Error::other("the keeper panicked"));
+            result = Err(panicked("keeper"));
         }
         result
     }
@@ -172,9 +173,15 @@ fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name.into()).spawn(body).expect("a thread can be started")
 }
 
+fn panicked(who: &str) -> io::Error {
+    io::Error::other(format!("the journal's {who} panicked"))
+}
+
 fn keep(shared: &Shared, keeper: &Keeper, jobs: &mpsc::Receiver<Job>) {
     while let Ok(job) = jobs.recv() {
-        shared.intake.answer(keeper.run(job));
+        // A fault of ours must end the journal aloud, not leave it waiting for an answer.
+        let done = catch_unwind(AssertUnwindSafe(|| keeper.run(job)));
+        shared.intake.answer(done.unwrap_or_else(|_| Done::Failed(panicked("keeper"))));
     }
 }
 
@@ -184,7 +191,8 @@ fn write(
     jobs: &mpsc::Sender<Job>,
     write_delay: std::time::Duration,
 ) -> io::Result<()> {
-    let result = write_until_end(shared, &mut writer, jobs, write_delay);
+    let body = AssertUnwindSafe(|| write_until_end(shared, &mut writer, jobs, write_delay));
+    let result = catch_unwind(body).unwrap_or_else(|_| Err(panicked("writer")));
     shared.intake.close();
     if let Err(error) = &result {
         shared.stats.lock().failed = true;

@@ -75,6 +75,7 @@ pub(crate) enum Done {
 /// Live records of a segment, to be written again.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
+    pub(crate) slot: Slot,
     pub(crate) carries: Vec<Carry>,
     /// Where the payloads of `carries` lie.
     pub(crate) payloads: Vec<u8>,
@@ -254,7 +255,9 @@ impl Keeper {
                     if (place.slot(), place.offset()) == (slot, entry.offset) && !place.is_shared()
                     {
                         let skip = PUT_PREFIX + head.len();
-                        let record = record_of(&index, (stream, seq), head, place);
+                        let Some(record) = record_of(&index, (stream, seq), head, place) else {
+                            return;
+                        };
                         bytes += length as usize;
                         records += 1;
                         let at = entry.offset;
@@ -300,10 +303,10 @@ impl Keeper {
                 && (place.slot(), place.offset()) == (slot, at)
                 && let Some(&number) = bodies.get(&at)
             {
+                let Some(record) = record_of(&index, (stream, seq), head, place) else { return };
                 if wanted[number].records.is_empty() {
                     bytes += wanted[number].length as usize;
                 }
-                let record = record_of(&index, (stream, seq), head, place);
                 // A ref that was written twice counts once.
                 if wanted[number].records.iter().all(|other| other.name != record.name) {
                     wanted[number].records.push(record);
@@ -331,7 +334,7 @@ impl Keeper {
                 wanted[at].records[within].head = head;
             }
         }
-        let mut collected = Collected::default();
+        let mut collected = Collected { slot, ..Collected::default() };
         for wanted in wanted {
             if !wanted.records.is_empty() {
                 wanted.read(file, seed, &mut collected)?;
@@ -369,9 +372,16 @@ impl Keeper {
     }
 }
 
-fn record_of(index: &Index, name: (StreamId, Seq), head: &[u8], place: Place) -> CarriedRecord {
+/// `None` if its newest head is not in a file yet: it is left for another time.
+fn record_of(
+    index: &Index,
+    name: (StreamId, Seq),
+    head: &[u8],
+    place: Place,
+) -> Option<CarriedRecord> {
     let note = index.note_place(name.0, name.1);
-    CarriedRecord { name, head: Head::new(head), place, note }
+    let is_known = note.is_none() || index.is_written(note);
+    is_known.then(|| CarriedRecord { name, head: Head::new(head), place, note })
 }
 
 /// The head in a note's record; `None` if it is damaged.

@@ -107,7 +107,7 @@ pub(crate) fn read(
 
 fn find(index: &Index, stream: StreamId, seq: Seq) -> Option<Found> {
     let place = index.place(stream, seq);
-    if place.is_none() {
+    if place.is_none() || !index.is_written(place) {
         return None;
     }
     let segment = &index.segments[place.slot() as usize];

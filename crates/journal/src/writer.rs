@@ -550,7 +550,10 @@ impl Writer {
         current.end = end;
         self.written += 1;
         self.unsynced_since.get_or_insert(now);
-        self.index.lock().write = self.written + 1;
+        let mut index = self.index.lock();
+        index.write = self.written + 1;
+        index.segments[current.slot as usize].written = end;
+        drop(index);
         let mut stats = self.stats.lock();
         stats.writes += 1;
         stats.written_bytes += self.buffer.len() as u64;
@@ -590,6 +593,7 @@ impl Writer {
         let mut index = self.index.lock();
         let segment = &mut index.segments[slot as usize];
         segment.state = State::Current;
+        segment.written = RECORDS_AT;
         segment.generation = generation;
         segment.seed = seed(self.uid, generation);
         let header = SegmentHeader { free: false, generation, bytes: segment.bytes, uid: self.uid };

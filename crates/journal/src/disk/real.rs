@@ -56,6 +56,8 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        // The parent of a relative name is the empty name.
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         fs::File::open(dir)?.sync_all()
     }
 
@@ -75,8 +77,9 @@ impl Disk for RealDisk {
         let mut file = options.open(path)?;
         match file.try_lock() {
             Ok(()) => {
-                file.set_len(0)?;
-                writeln!(file, "{}", std::process::id())?;
+                // The pid is a courtesy; on a full disk there may be no room for it.
+                let _written =
+                    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
                 Ok(Lock::Held(Box::new(RealLock { _file: file })))
             }
             Err(fs::TryLockError::WouldBlock) => Ok(Lock::Busy(pid_in(&mut file))),

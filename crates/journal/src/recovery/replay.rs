@@ -176,7 +176,12 @@ impl At<'_> {
         file.sync()?;
         self.disk.rename(&draft, &self.dir.join(IDENTITY_FILE))?;
         self.disk.sync_dir(self.dir)?;
-        Ok(uid)
+        // The directory may be as new as what is in it; whoever may not read its parent did not
+        // make it there.
+        match self.dir.parent().map(|parent| self.disk.sync_dir(parent)) {
+            Some(Err(error)) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+            _ => Ok(uid),
+        }
     }
 
     /// Reads all segments. With `segment_bytes`, free segments of other sizes are removed and

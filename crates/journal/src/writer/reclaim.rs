@@ -107,6 +107,7 @@ impl Writer {
             }
             Done::Retired { slot, removed } => {
                 index.retired(slot);
+                index.segments[slot as usize].unwieldy = false;
                 // It may be the one that said that the journal was closed properly.
                 self.clean = false;
                 let segment = &mut index.segments[slot as usize];
@@ -234,7 +235,7 @@ impl Writer {
             .zip(&index.segments)
             .filter(|(_, segment)| segment.state == State::Sealed && segment.live_records > 0);
         let sparse = live
-            .clone()
+            .filter(|(_, segment)| !segment.unwieldy)
             .map(|(slot, segment): (Slot, _)| (segment.live_bytes * 1000 / segment.bytes, slot))
             .min();
         // Dead segments that cannot go because of others, the oldest first.
@@ -414,6 +415,9 @@ impl Writer {
                 continue;
             }
             if !self.make_room(now, need, step, &mut moves)? {
+                let mut index = self.index.lock();
+                index.segments[from.slot as usize].unwieldy =
+                    need.0 as u64 > self.options.segment_bytes / 2;
                 break;
             }
             records += carry.records.len() as u64;
