@@ -181,7 +181,7 @@ pub fn user_connection_limit(user: &str, limit: u64) -> Refusal {
 pub fn user_channel_limit(user: &str, limit: u64) -> Refusal {
     Refusal::not_allowed(format!(
         "number of channels opened for user '{user}' has reached the maximum allowed user limit of \
-         ({limit})"
+         {limit}"
     ))
 }
 

@@ -115,7 +115,7 @@ impl Gateway {
             Some(value) => arguments::integer_of(value).ok_or_else(|| Error {
                 code: 406,
                 text: format!(
-                    "invalid arg 'x-priority' for queue '{}' in vhost '{}': {{unacceptable_type,{}}}",
+                    "invalid arg 'x-priority' for queue '{}' in vhost '{}': \"expected integer, got {}\"",
                     consume.queue,
                     place.vhost,
                     arguments::type_name(value)
