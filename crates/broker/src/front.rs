@@ -112,13 +112,13 @@ impl AmqpNode for Front {
         let address = plain(peer.address);
         match (&ended.reason, ended.was_open) {
             (Some(reason), _) => {
-                tracing::warn!(peer = %address, user = %ended.user, vhost = %ended.vhost, reason, "connection lost")
+                tracing::warn!(peer = %address, user = %ended.user, vhost = %ended.vhost, reason, "connection lost");
             }
             (None, true) => {
-                tracing::info!(peer = %address, user = %ended.user, vhost = %ended.vhost, "connection closed")
+                tracing::info!(peer = %address, user = %ended.user, vhost = %ended.vhost, "connection closed");
             }
             (None, false) => {
-                tracing::debug!(peer = %address, "connection closed before it was opened")
+                tracing::debug!(peer = %address, "connection closed before it was opened");
             }
         }
     }

@@ -15,7 +15,7 @@ mod calls;
 pub(crate) mod declare;
 mod publish;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,7 +91,7 @@ pub(crate) struct Gateway {
     routes: RouteSet,
     last: LastRoute,
     /// Reply consumers: at most one on each channel, and the name that stands for it.
-    replies: HashMap<ChannelId, (ConsumerId, String)>,
+    replies: BTreeMap<ChannelId, (ConsumerId, String)>,
     counted: Counters,
     sizes: sizes::Counting,
     exchange: exchange_counts::Counting,
@@ -123,7 +123,7 @@ impl Gateway {
             events: Vec::new(),
             routes: RouteSet::new(),
             last: LastRoute::default(),
-            replies: HashMap::new(),
+            replies: BTreeMap::new(),
             counted,
             sizes: sizes::Counting::default(),
             exchange: exchange_counts::Counting::default(),

@@ -194,7 +194,7 @@ impl Shard {
                 None => command::answer(answer, Got::NoQueue),
             },
             Command::Purge { queue, answer } => {
-                command::answer(answer, self.with(queue, |slot, desk| slot.purge(desk)));
+                command::answer(answer, self.with(queue, Slot::purge));
             }
             Command::Create(profile) => {
                 let id = profile.id;
@@ -218,7 +218,7 @@ impl Shard {
                 command::answer(answer, deleted.unwrap_or(Deleted::NoQueue));
             }
             Command::Touch { queue } => {
-                self.with(queue, |slot, desk| slot.touch(desk));
+                self.with(queue, Slot::touch);
             }
             Command::Count { queue, answer } => {
                 let counts = self
@@ -322,6 +322,10 @@ impl Shard {
         self.desk.counted.confirmed += self.confirms.durable(durable);
         if self.desk.must_evict() {
             let keep = self.desk.budget.cached / (self.slots.len() as u64).clamp(1, 16);
+            #[expect(
+                clippy::iter_over_hash_type,
+                reason = "each queue drops its own, in any order"
+            )]
             for slot in self.slots.values_mut() {
                 slot.synced(durable, keep);
                 slot.report(&mut self.desk);

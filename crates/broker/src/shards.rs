@@ -25,7 +25,7 @@ impl Shards {
 
     /// Which shard owns a queue.
     pub(crate) fn index_of(&self, queue: QueueId) -> usize {
-        (queue.0 % self.inboxes.len() as u64) as usize
+        usize::try_from(queue.0 % self.inboxes.len() as u64).unwrap_or_default()
     }
 
     pub(crate) fn inbox(&self, index: usize) -> &Arc<Inbox> {

@@ -5,12 +5,18 @@
 
 use std::collections::BTreeMap;
 
-const CHUNK: u64 = 64;
+const SLOTS: usize = 64;
+const CHUNK: u64 = SLOTS as u64;
+
+/// The slot of a position in its chunk.
+fn slot_of(position: u64) -> usize {
+    usize::try_from(position % CHUNK).unwrap_or_default()
+}
 
 #[derive(Debug)]
 struct Chunk<T> {
     taken: u32,
-    slots: [Option<T>; CHUNK as usize],
+    slots: [Option<T>; SLOTS],
 }
 
 /// See the module head.
@@ -38,7 +44,7 @@ impl<T> Slots<T> {
             .chunks
             .entry(position / CHUNK)
             .or_insert_with(|| Box::new(Chunk { taken: 0, slots: std::array::from_fn(|_| None) }));
-        let old = chunk.slots[(position % CHUNK) as usize].replace(value);
+        let old = chunk.slots[slot_of(position)].replace(value);
         if old.is_none() {
             chunk.taken += 1;
             self.len += 1;
@@ -48,14 +54,14 @@ impl<T> Slots<T> {
 
     /// Looks at a value.
     pub(crate) fn get(&self, position: u64) -> Option<&T> {
-        self.chunks.get(&(position / CHUNK))?.slots[(position % CHUNK) as usize].as_ref()
+        self.chunks.get(&(position / CHUNK))?.slots[slot_of(position)].as_ref()
     }
 
     /// Takes a value out.
     pub(crate) fn take(&mut self, position: u64) -> Option<T> {
         let number = position / CHUNK;
         let chunk = self.chunks.get_mut(&number)?;
-        let value = chunk.slots[(position % CHUNK) as usize].take()?;
+        let value = chunk.slots[slot_of(position)].take()?;
         chunk.taken -= 1;
         self.len -= 1;
         if chunk.taken == 0 {
@@ -93,7 +99,7 @@ impl<T> Slots<T> {
             (0..CHUNK).rev().filter_map(move |index| {
                 let position = number * CHUNK + index;
                 let inside = floor < position && position <= last;
-                (inside && chunk.slots[index as usize].is_some()).then_some(position)
+                (inside && chunk.slots[slot_of(index)].is_some()).then_some(position)
             })
         })
     }

@@ -161,7 +161,7 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
         applied,
         0,
     );
-    let restored = restore(&topology, &state, &journal, recovery, &handed_out, shards.len())?;
+    let restored = restore(&topology, &state, &journal, recovery, handed_out.as_ref(), &shards)?;
 
     let (usage_sender, usage) = watch::channel(Usage::default());
     let (alarms_sender, alarms) = watch::channel(crate::limits::alarms::Alarms::default());
@@ -354,12 +354,12 @@ fn restore(
     state: &State,
     journal: &Journal,
     recovery: Recovery,
-    handed_out: &Option<HashMap<QueueId, Seq>>,
-    shard_count: usize,
+    handed_out: Option<&HashMap<QueueId, Seq>>,
+    shards: &Shards,
 ) -> Result<Vec<Vec<Slot>>, StartError> {
     let now = shard::now();
     // Without the marks of a clean stop any message may have been handed out.
-    let marks = if recovery.clean() { handed_out.as_ref() } else { None };
+    let marks = handed_out.filter(|_| recovery.clean());
     let mut slots: HashMap<StreamId, Slot> = HashMap::new();
     let mut ops = Vec::new();
     for known in recovery.streams() {
@@ -400,12 +400,11 @@ fn restore(
     if !ops.is_empty() {
         journal.submit(ops);
     }
-    let mut by_shard: Vec<Vec<Slot>> = (0..shard_count).map(|_| Vec::new()).collect();
+    let mut by_shard: Vec<Vec<Slot>> = (0..shards.len()).map(|_| Vec::new()).collect();
     let messages: u64 = slots.values().map(Slot::ready).sum();
     tracing::info!(queues = slots.len(), messages, "queues restored");
     for slot in slots.into_values() {
-        let index = (slot.profile.id.0 % shard_count as u64) as usize;
-        by_shard[index].push(slot);
+        by_shard[shards.index_of(slot.profile.id)].push(slot);
     }
     Ok(by_shard)
 }
@@ -469,7 +468,7 @@ impl Started {
         match Arc::into_inner(journal).map(Journal::close) {
             Some(Ok(())) => tracing::info!("stopped"),
             Some(Err(error)) => {
-                tracing::error!(%error, "the journal could not be closed in good order")
+                tracing::error!(%error, "the journal could not be closed in good order");
             }
             None => tracing::warn!(
                 "stopped while a client was still served; the next start takes a little longer"

@@ -104,7 +104,7 @@ impl Message {
     /// The name of the exchange that it was published to; empty for the default exchange.
     pub fn exchange(&self) -> &str {
         let route = self.route();
-        std::str::from_utf8(&route[1..1 + route[0] as usize]).unwrap_or_default()
+        std::str::from_utf8(&route[1..=(route[0] as usize)]).unwrap_or_default()
     }
 
     /// The routing key that it was published with.

@@ -22,7 +22,7 @@ impl Gateway {
         Ok(outcome)
     }
 
-    pub(super) async fn exchange_declare(&mut self, declare: ExchangeDeclare) -> Result<(), Error> {
+    pub(super) fn exchange_declare(&mut self, declare: ExchangeDeclare) -> Result<(), Error> {
         let place = self.place()?;
         if declare.passive {
             place
@@ -49,7 +49,7 @@ impl Gateway {
         Ok(())
     }
 
-    pub(super) async fn exchange_delete(
+    pub(super) fn exchange_delete(
         &mut self,
         exchange: String,
         if_unused: bool,
@@ -67,7 +67,7 @@ impl Gateway {
         Ok(())
     }
 
-    pub(super) async fn bind(&mut self, request: BindingRequest, bind: bool) -> Result<(), Error> {
+    pub(super) fn bind(&mut self, request: BindingRequest, bind: bool) -> Result<(), Error> {
         if request.to_queue && request.destination.starts_with(reply_to::NAME) {
             return Err(Error {
                 code: 403,

@@ -113,7 +113,7 @@ impl Gateway {
 
         let facts = properties_facts(&properties, ttl);
         if name.is_empty() && message.routing_key().starts_with(reply_to::PREFIX) {
-            self.reply(publish, audience);
+            self.reply(&publish, audience);
             return Ok(());
         }
         self.routes.clear();
@@ -232,10 +232,10 @@ impl Gateway {
     }
 
     /// A reply on its way to a requester.
-    fn reply(&mut self, publish: Publish, audience: &mut Audience) {
+    fn reply(&mut self, publish: &Publish, audience: &mut Audience) {
         let taken = self.node.reply_to.deliver(publish.message.routing_key(), &publish.message);
         if !taken && publish.mandatory {
-            self.give_back(&publish);
+            self.give_back(publish);
         }
         self.answer_now(audience);
     }

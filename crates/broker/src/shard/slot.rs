@@ -100,6 +100,7 @@ struct Fresh<'a> {
 
 /// See the module head.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one turn")]
 pub(crate) struct Slot {
     pub(crate) profile: Profile,
     machine: Queue,
@@ -303,7 +304,7 @@ impl Slot {
         );
         self.apply(desk, QueueCommand::Gone { consumer });
         self.forget_consumer(desk, consumer);
-        self.release_unsent(desk);
+        self.release_unsent();
     }
 
     /// `basic.cancel`. Returns whether the queue must be deleted now, since its last consumer went.
@@ -330,7 +331,7 @@ impl Slot {
             self.settle(desk, &unsent, Settlement::Client(amqp::request::Outcome::Return));
         }
         self.forget_consumer(desk, consumer);
-        self.release_unsent(desk);
+        self.release_unsent();
         std::mem::take(&mut desk.last_consumer_gone)
     }
 
@@ -350,7 +351,7 @@ impl Slot {
 
     /// Releases what was held for a delivery that will not happen any more (its consumer settled
     /// on delivery, so for the machine it is gone).
-    fn release_unsent(&mut self, desk: &mut Desk) {
+    fn release_unsent(&mut self) {
         if self.held.is_empty() {
             return;
         }
@@ -358,7 +359,7 @@ impl Slot {
         let lost: Vec<u64> = self.held.difference(&waiting).copied().collect();
         for position in lost {
             self.held.remove(&position);
-            self.release(desk, Seq(position), Seq(position));
+            self.release(Seq(position), Seq(position));
         }
     }
 
@@ -530,16 +531,16 @@ impl Slot {
     }
 
     /// Messages are gone: from memory, from this turn's puts, from the journal.
-    fn release(&mut self, desk: &mut Desk, first: Seq, last: Seq) {
+    fn release(&mut self, first: Seq, last: Seq) {
         if !self.held.is_empty()
             && let Some(&position) = self.held.range(first.0..=last.0).next()
         {
             // Held for a delivery that waits for its body: released when it is sent.
             if first.0 < position {
-                self.release(desk, first, Seq(position - 1));
+                self.release(first, Seq(position - 1));
             }
             if position < last.0 {
-                self.release(desk, Seq(position + 1), last);
+                self.release(Seq(position + 1), last);
             }
             return;
         }

@@ -13,13 +13,14 @@ impl Slot {
             let Some(front) = self.dead.front_mut() else { return };
             let message = match (front.message.take(), front.seq) {
                 (Some(message), _) => message,
-                (None, Some(seq)) => match self.bodies.get(seq) {
-                    Some(body) => body.message.clone(),
-                    None => {
+                (None, Some(seq)) => {
+                    if let Some(body) = self.bodies.get(seq) {
+                        body.message.clone()
+                    } else {
                         self.read(desk);
                         return;
                     }
-                },
+                }
                 (None, None) => {
                     self.dead.pop_front();
                     continue;
@@ -29,7 +30,7 @@ impl Slot {
             let sent = desk.dead_letter(&self.profile, &message, dead.reason, dead.seq);
             match (sent, dead.seq) {
                 (true, Some(_)) => self.dead_in_flight += 1,
-                (false, Some(seq)) => self.release(desk, seq, seq),
+                (false, Some(seq)) => self.release(seq, seq),
                 (_, None) => {}
             }
         }
@@ -38,7 +39,7 @@ impl Slot {
     /// A dead message has been taken by its targets.
     pub(crate) fn on_dead_lettered(&mut self, desk: &mut Desk, seq: Seq) {
         self.dead_in_flight = self.dead_in_flight.saturating_sub(1);
-        self.release(desk, seq, seq);
+        self.release(seq, seq);
         self.pump_dead(desk);
     }
 

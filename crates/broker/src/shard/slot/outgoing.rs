@@ -100,7 +100,7 @@ impl Slot {
                 }
             }
             if self.held.remove(&seq.0) {
-                self.release(desk, seq, seq);
+                self.release(seq, seq);
             }
         }
     }
@@ -223,7 +223,7 @@ impl Slot {
         }
         for seq in waiting {
             self.held.remove(&seq.0);
-            self.release(desk, seq, seq);
+            self.release(seq, seq);
         }
     }
 }

@@ -36,7 +36,7 @@ impl Slot {
                         }
                         keep = None;
                     }
-                    self.release(desk, first, last);
+                    self.release(first, last);
                 }
                 Effect::DeadLetter { seq, reason } => {
                     if let Some(arrived) = keep
@@ -50,7 +50,7 @@ impl Slot {
                 }
                 Effect::Noted { seq } => self.notes.push(seq),
                 Effect::Demand { consumer } => {
-                    self.tell(desk, consumer, |channel| Event::Demand { channel, consumer })
+                    self.tell(desk, consumer, |channel| Event::Demand { channel, consumer });
                 }
                 Effect::GrantUnused { consumer, count } => self.tell(desk, consumer, |channel| {
                     Event::GrantUnused { channel, consumer, count }
