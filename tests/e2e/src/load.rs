@@ -166,7 +166,7 @@ impl Round {
             self.lost.push(format!("round {round}: {kept:?} of {} kept ones", self.kept));
         }
         for (queue, (published, consumed)) in records.iter().enumerate() {
-            let found = client.drain_queue(1, &name(queue)).expect("the queue can be read");
+            let found = client.take_ready(1, &name(queue)).expect("the queue can be read");
             self.account(queue, published, consumed, &found);
             // A confirm after this settles the reading: nothing of it may rise again.
             client.sync(1).expect("the channel lives");

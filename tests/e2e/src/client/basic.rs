@@ -148,6 +148,15 @@ impl Client {
         Ok(all)
     }
 
+    /// Takes everything that is ready as a consumer does, which is faster for thousands.
+    pub fn take_ready(&mut self, channel: u16, queue: &str) -> Outcome<Vec<Delivery>> {
+        let ready = self.depth(channel, queue)?.messages as usize;
+        self.consume_with(channel, queue, "take-ready", NO_ACK, &Table::default())?;
+        let messages = self.deliveries(channel, ready)?;
+        self.cancel(channel, "take-ready")?;
+        Ok(messages)
+    }
+
     /// Polls until a message is there, and takes it.
     pub fn get_soon(&mut self, channel: u16, queue: &str) -> Delivery {
         crate::wait::until_some(&format!("queue {queue} has a message"), || {
