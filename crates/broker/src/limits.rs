@@ -100,6 +100,13 @@ impl fmt::Display for About {
     }
 }
 
+/// The alarms before the first client comes; none if nothing can be sampled.
+pub fn first_alarms(budget: &Budget, data_dir: &Path) -> Alarms {
+    let mut watch = Watch::new(budget.memory_limit, budget.disk_free_limit);
+    let sample = Usage::sample(data_dir).ok();
+    sample.and_then(|sample| watch.step(sample)).unwrap_or_default()
+}
+
 /// Samples usage for as long as somebody listens, and publishes alarms when they change.
 ///
 /// Stops when every receiver of `usage` is gone. Dropping the future stops it, too.
@@ -178,6 +185,7 @@ mod tests {
         let mut config = Config::default();
         config.memory.limit = MemoryLimit::Bytes(0);
         let budget = Budget::detect(&config);
+        assert!(first_alarms(&budget, folder.path()).memory);
         let (alarms, mut changed) = watch::channel(Alarms::default());
         let (usage, mut samples) = watch::channel(Usage::default());
         let task = tokio::spawn(watch(budget, folder.path().to_owned(), alarms, usage));

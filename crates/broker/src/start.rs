@@ -174,6 +174,7 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
         anonymous_user: config.auth.anonymous_user.clone(),
     };
     let data_dir = config.data_dir.clone();
+    pressure.sampled(crate::limits::first_alarms(&budget, &data_dir));
     let node = Arc::new(Node {
         limits,
         config_file,
