@@ -132,8 +132,8 @@ fn text(bytes: Option<&[u8]>) -> Option<&str> {
 /// # Errors
 /// Why it is none, as RabbitMQ says it.
 pub(crate) fn parse_expiration(text: &[u8]) -> Result<Millis, String> {
-    /// As far ahead as RabbitMQ's timers reach; later is refused there too.
-    const MAX: i128 = u32::MAX as i128;
+    /// Ten years, as RabbitMQ has it.
+    const MAX: i128 = 315_360_000_000;
     let text = String::from_utf8_lossy(text);
     let sign = usize::from(text.starts_with(['-', '+']));
     let digits = text.chars().skip(sign).take_while(char::is_ascii_digit).count();
@@ -159,13 +159,14 @@ mod tests {
     fn expirations_are_decimal_milliseconds() {
         assert_eq!(parse_expiration(b"0"), Ok(Millis(0)));
         assert_eq!(parse_expiration(b"60000"), Ok(Millis(60_000)));
+        assert_eq!(parse_expiration(b"99999999999"), Ok(Millis(99_999_999_999)));
         for (bad, reason) in [
             (&b""[..], "no_integer"),
             (b"ten", "no_integer"),
             (b" 1", "no_integer"),
             (b"1.5", "{leftover_string,\".5\"}"),
             (b"-1", "{value_negative,-1}"),
-            (b"99999999999", "{value_too_big,99999999999}"),
+            (b"999999999999", "{value_too_big,999999999999}"),
         ] {
             assert_eq!(parse_expiration(bad).unwrap_err(), reason, "{bad:?}");
         }

@@ -278,7 +278,8 @@ fn measure(mut call: impl FnMut()) -> Duration {
             for _ in 0..CALLS {
                 call();
             }
-            let spent = on_processor().zip(before).map(|(after, before)| after.saturating_sub(before));
+            let spent =
+                on_processor().zip(before).map(|(after, before)| after.saturating_sub(before));
             spent.unwrap_or_else(|| started.elapsed()) / CALLS
         })
         .min()

@@ -188,7 +188,7 @@ pub enum Reply {
     },
     /// Nothing is ready.
     Empty,
-    /// `basic.get` is refused because the queue has a single active consumer.
+    /// `basic.get` is refused because the queue, a quorum queue, has a single active consumer.
     SingleActive,
     /// How many messages were purged, or were ready when the queue was deleted.
     Count(u64),

@@ -267,7 +267,8 @@ impl Queue {
     }
 
     fn get(&mut self, now: Timestamp, no_ack: bool, effects: &mut Vec<Effect>) -> Reply {
-        if self.settings.single_active_consumer {
+        // RabbitMQ's classic queues serve it all the same.
+        if self.settings.single_active_consumer && self.settings.style == Style::Quorum {
             return Reply::SingleActive;
         }
         self.used(now);

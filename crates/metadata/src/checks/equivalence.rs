@@ -33,7 +33,10 @@ pub(super) fn check_argument(
             if arguments::value_equal(current, received) {
                 return Ok(());
             }
-            let quoted = |value| format!("'{}'", arguments::shown(value));
+            let quoted = |value: &AMQPValue| match value {
+                AMQPValue::Void => "none".to_owned(),
+                value => format!("'{}'", arguments::shown(value)),
+            };
             Err(inequivalent(key, object, &quoted(received), &quoted(current)))
         }
         (current, received) => {

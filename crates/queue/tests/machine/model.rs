@@ -531,7 +531,7 @@ impl Model {
     }
 
     fn get(&mut self, no_ack: bool) -> Reply {
-        if self.settings.single_active_consumer {
+        if self.settings.single_active_consumer && self.settings.style == Style::Quorum {
             return Reply::SingleActive;
         }
         self.used();

@@ -354,11 +354,17 @@ fn get_takes_one_and_tells_what_remains() {
 }
 
 #[test]
-fn get_is_refused_with_a_single_active_consumer() {
-    let mut rig = Rig::new(Settings { single_active_consumer: true, ..classic() });
+fn get_is_refused_with_a_single_active_consumer_of_a_quorum_queue() {
+    let mut rig = Rig::new(Settings { single_active_consumer: true, ..quorum() });
     rig.publish();
     assert_eq!(rig.get(), Reply::SingleActive);
     assert_eq!(rig.counts(), (1, 0));
+    let mut rig = Rig::new(Settings { single_active_consumer: true, ..classic() });
+    rig.publish();
+    assert_eq!(
+        rig.get(),
+        Reply::Got { seq: Seq(1), redelivered: false, delivery_count: 0, remaining: 0 }
+    );
 }
 
 // Waiting too long
