@@ -50,7 +50,7 @@ pub fn write(body: &mut [u8], sent: u64, id: u64) {
     }
 }
 
-/// Reads what [`write`] wrote: when it was sent, and which message it is.
+/// Reads what [`write()`] wrote: when it was sent, and which message it is.
 #[inline]
 pub fn read(body: &[u8]) -> (Option<u64>, Option<u64>) {
     if let Some(both) = body.first_chunk::<16>() {
