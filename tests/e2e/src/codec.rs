@@ -124,7 +124,7 @@ impl Table {
     }
 }
 
-/// Builds a [`Table`](codec::Table): `table! { "x-max-length" => 10 }`.
+/// Builds a `Table`: `table! { "x-max-length" => 10 }`.
 #[macro_export]
 macro_rules! table {
     ($($name:expr => $value:expr),* $(,)?) => {
