@@ -48,6 +48,8 @@ pub(crate) struct Reclaim {
     retry_at: Option<Duration>,
     /// When the free space is looked at again.
     space_at: Duration,
+    /// Since when no segment is made in the hope that one is freed.
+    patient_since: Option<Duration>,
     changed: bool,
     planned_at: Duration,
     /// A look at the segments is due as soon as it may be.
@@ -77,6 +79,7 @@ impl Reclaim {
         let again = (self.collected.is_some() || self.surveyed.is_some() || self.changed)
             .then_some(now + Duration::from_millis(1));
         let again = again.or(self.skipped.then_some(self.planned_at + LOOK));
+        let again = again.or(self.patient_since.map(|_| self.planned_at + LOOK));
         let space = (self.space_at > Duration::ZERO).then_some(self.space_at);
         [again, self.retry_at, space].into_iter().flatten().min()
     }
@@ -286,6 +289,7 @@ impl Writer {
             None if free_count(index, nominal) > self.options.reserve_segments as usize => {
                 self.reclaim.refused = false;
                 self.reclaim.retry_at = None;
+                self.reclaim.patient_since = None;
                 self.report_full(step);
                 return;
             }
@@ -294,12 +298,23 @@ impl Writer {
         if self.reclaim.preparing || self.reclaim.retry_at.is_some_and(|at| now < at) {
             return;
         }
-        // While something is being freed, wait for it rather than grow beyond the bound.
-        let bound = 3 * index.live_bytes() + 6 * nominal;
-        let freeing = self.reclaim.retiring > 0 || self.reclaim.looking;
+        // While something can be freed, wait for it rather than grow beyond the bound; but not
+        // for long, in case it cannot.
+        // What is live may be released while the segment is made: a segment's worth is left out.
+        let bound = 3 * index.live_bytes().saturating_sub(nominal) + 6 * nominal;
+        let dead = |segment: &Segment| segment.state == State::Sealed && segment.live_records == 0;
+        let freeing = self.reclaim.retiring > 0
+            || self.reclaim.looking
+            || self.reclaim.collected.is_some()
+            || self.reclaim.surveyed.is_some()
+            || index.segments.iter().any(dead);
         if special.is_none() && freeing && disk_bytes(index) + bytes > bound {
-            return;
+            let since = *self.reclaim.patient_since.get_or_insert(now);
+            if now < since + RETRY {
+                return;
+            }
         }
+        self.reclaim.patient_since = None;
         let absent = |segment: &Segment| segment.state == State::Absent;
         let slot = match index.segments.iter().skip(1).position(absent) {
             Some(at) => at + 1,
@@ -577,7 +592,8 @@ fn disk_bytes(index: &Index) -> u64 {
     index.segments.iter().map(|segment| segment.bytes).sum()
 }
 
-/// Whether another free segment would bring the disk near its bound.
+/// Whether a free segment is one too many. Six segments in all are what a steady flow turns over;
+/// with fewer it would remove and make files all the time.
 fn is_too_large(index: &Index, nominal: u64) -> bool {
-    disk_bytes(index) > 2 * index.live_bytes() + 5 * nominal
+    disk_bytes(index) > 2 * index.live_bytes() + 6 * nominal
 }
