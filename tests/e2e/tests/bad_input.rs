@@ -375,6 +375,36 @@ fn a_bad_setting_names_its_key() {
 }
 
 #[test]
+fn a_bad_configuration_file_is_told_whole() {
+    if std::env::var_os("E2E_BROKER_URI").is_some() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("leveret.toml");
+    fs::write(
+        &file,
+        "node.name = \"x\"\n\nlisteners.ampq = \"127.0.0.1:1\"\nheartbeat = \"fast\"\n",
+    )
+    .unwrap();
+    let at = file.display();
+    let complaints = format!(
+        "leveret: {at}:3: unknown key listeners.ampq; did you mean listeners.amqp?\n\
+         leveret: {at}:4: heartbeat: \"fast\" is not a time from 1s to 65535s (a plain number \
+         counts seconds), or \"none\"\n"
+    );
+    for arguments in [&["config", "check"][..], &[]] {
+        let output = std::process::Command::new(e2e::node::binary())
+            .args(arguments)
+            .arg("--config")
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(78), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), complaints, "{arguments:?}");
+    }
+}
+
+#[test]
 fn a_port_in_use_stops_the_start() {
     if std::env::var_os("E2E_BROKER_URI").is_some() {
         return;

@@ -339,17 +339,22 @@ fn case_075_many_queues_start_quickly() {
     let queues = count(500, 10_000);
     let each = count(10, 100);
     let mut client = broker.channel();
-    for n in 0..queues {
-        client.queue(1, format!("q-{n}"), DURABLE, &table! {}).unwrap();
-    }
+    let names: Vec<String> = (0..queues).map(|n| format!("q-{n}")).collect();
+    client.durable_queues(1, &names).unwrap();
     client.confirm_select(1).unwrap();
     let mut confirms = e2e::client::confirms::Confirms::default();
-    for n in 0..queues {
-        for _ in 0..each {
-            client.put(1, &format!("q-{n}"), "message").unwrap();
+    let mut published = 0;
+    for _ in 0..each {
+        for name in &names {
+            client.put(1, name, "message").unwrap();
+            published += 1;
+            if published % 500 == 0 {
+                client.await_confirms(1, &mut confirms, published).unwrap();
+                confirms.forget();
+            }
         }
-        client.await_confirms(1, &mut confirms, (n + 1) * each).unwrap();
     }
+    client.await_confirms(1, &mut confirms, published).unwrap();
     let stopped = broker.node().restart();
     let killed = broker.node().crash();
     eprintln!("{queues} queues serve {stopped:?} after a stop, {killed:?} after a kill");

@@ -381,20 +381,8 @@ fn case_095_metrics_with_many_queues() {
     let Some(mut broker) = Broker::own(Setup::new()) else { return };
     let total = count(500, 10_000);
     let mut client = broker.channel();
-    for n in 0..total {
-        let declare = e2e::codec::Writer::method(50, 10)
-            .u16(0)
-            .short(format!("q-{n}"))
-            .u8(DURABLE)
-            .table(&table! {});
-        client.send(1, &declare).unwrap();
-        if n >= 100 {
-            client.await_event(1, |event| event.id == (50, 11)).unwrap();
-        }
-    }
-    for _ in 0..total.min(100) {
-        client.await_event(1, |event| event.id == (50, 11)).unwrap();
-    }
+    let names: Vec<String> = (0..total).map(|n| format!("q-{n}")).collect();
+    client.durable_queues(1, &names).unwrap();
     let metrics = Api::new(broker.node().metrics);
     let begin = Instant::now();
     let answer = metrics.request("GET", "/metrics", None).unwrap();

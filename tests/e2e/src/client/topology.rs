@@ -44,6 +44,21 @@ impl Client {
         Ok(Declared { name: reader.short()?, messages: reader.u32()?, consumers: reader.u32()? })
     }
 
+    /// Declares many durable queues, at most a hundred unanswered at a time.
+    pub fn durable_queues(&mut self, channel: u16, names: &[String]) -> Outcome<()> {
+        for (index, name) in names.iter().enumerate() {
+            let declare = Writer::method(50, 10).u16(0).short(name).u8(DURABLE);
+            self.send(channel, &declare.table(&Table::default()))?;
+            if index >= 100 {
+                self.await_event(channel, |event| event.id == (50, 11))?;
+            }
+        }
+        for _ in 0..names.len().min(100) {
+            self.await_event(channel, |event| event.id == (50, 11))?;
+        }
+        Ok(())
+    }
+
     /// Passive declare: ready messages and consumers of a queue.
     pub fn depth(&mut self, channel: u16, name: &str) -> Outcome<Declared> {
         self.queue(channel, name, PASSIVE, &Table::default())
