@@ -153,7 +153,8 @@ pub(super) async fn dispatch<N: Node>(
         (R::AuthAttempts(node), Get) => nodes::auth_attempts(call, node),
         (R::FeatureFlags, Get) => features::flags(call),
         (R::EnableFeatureFlag(name), Put) => features::enable(call, name),
-        (R::DeprecatedFeatures | R::UsedDeprecatedFeatures, Get) => features::deprecated(call),
+        (R::DeprecatedFeatures, Get) => features::deprecated(call),
+        (R::UsedDeprecatedFeatures, Get) => features::used_deprecated(call),
         // Statistics are few and derived: there is nothing to reset. The request is answered as
         // RabbitMQ does, so that scripts go on.
         (R::Reset | R::AuthAttempts(_), Delete) | (R::Rebalance, Post) => {

@@ -1,7 +1,7 @@
-//! `/feature-flags` and `/deprecated-features`: there are none, since every node of a version has
-//! all features.
+//! `/feature-flags` and `/deprecated-features`. Every node of a version has all features, so that
+//! there is nothing to switch.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::call::Call;
 use crate::http::answer::Answer;
@@ -45,8 +45,32 @@ pub(super) fn enable<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer>
     Err(Failure::bad_request(format!("unsupported feature flag: {name}")))
 }
 
-/// `GET /deprecated-features`, `/deprecated-features/used`.
+/// `GET /deprecated-features`: what RabbitMQ has deprecated and what is here for good.
 pub(super) fn deprecated<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     call.administrator()?;
-    list::respond(Vec::new(), &call.query)
+    list::respond([show_deprecated(GLOBAL_QOS), show_deprecated(TRANSIENT)], &call.query)
+}
+
+/// `GET /deprecated-features/used`. Whether channels have a limit of their own is known to them
+/// alone, so that only queues are looked at.
+pub(super) fn used_deprecated<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
+    call.administrator()?;
+    let is_used =
+        call.state.all_queues().any(|queue| !queue.durable && queue.exclusive_owner.is_none());
+    list::respond(is_used.then(|| show_deprecated(TRANSIENT)), &call.query)
+}
+
+const GLOBAL_QOS: (&str, &str) = ("global_qos", "Prefetch limits per channel");
+const TRANSIENT: (&str, &str) =
+    ("transient_nonexcl_queues", "Transient queues that are not exclusive");
+
+fn show_deprecated((name, desc): (&str, &str)) -> Value {
+    json!({
+        "name": name,
+        "state": "permitted",
+        "desc": desc,
+        "deprecation_phase": "permitted_by_default",
+        "doc_url": "",
+        "provided_by": "leveret",
+    })
 }

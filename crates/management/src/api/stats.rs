@@ -35,11 +35,12 @@ const EXCHANGE: [Field<ExchangeCounters>; 5] = [
     ("drop_unroutable", |counters| counters.drop_unroutable),
 ];
 
-/// `garbage_collection`: there is none, but tools require the numbers.
+/// `garbage_collection`: there is none, but tools require the numbers and compare them with those
+/// that Erlang begins with.
 pub(super) fn no_garbage() -> Value {
     json!({
-        "fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0,
-        "minor_gcs": 0,
+        "fullsweep_after": 65_535, "max_heap_size": 0, "min_bin_vheap_size": 46_422,
+        "min_heap_size": 233, "minor_gcs": 0,
     })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use metadata::command::Command;
+use metadata::objects::permission::Permission;
 use metadata::objects::vhost::Vhost;
 use serde_json::{Value, json};
 
@@ -33,11 +34,24 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answ
     Ok(list::one(show(call, vhost, &totals), &call.query))
 }
 
-/// `PUT /vhosts/VHOST`: what is not given stays as it is.
+/// `PUT /vhosts/VHOST`: what is not given stays as it is. Who makes a virtual host may do everything
+/// in it.
 pub(super) async fn put<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.administrator()?;
     let vhost = parse(&call.body, call.state.vhost(name).map(AsRef::as_ref), name)?;
-    Ok(Answer::put(call.node.submit(Command::PutVhost(vhost), call.by()).await?))
+    let is_new = call.node.submit(Command::PutVhost(vhost), call.by()).await?;
+    if is_new {
+        let everything = || ".*".to_owned();
+        let permission = Permission {
+            vhost: name.into(),
+            user: call.by().into(),
+            configure: everything(),
+            write: everything(),
+            read: everything(),
+        };
+        call.node.submit(Command::PutPermission(permission), call.by()).await?;
+    }
+    Ok(Answer::put(is_new))
 }
 
 /// `DELETE /vhosts/VHOST`.

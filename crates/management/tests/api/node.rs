@@ -186,6 +186,9 @@ async fn the_rest_answers() {
     );
     assert_eq!(asker.put("feature-flags/user_limits/enable", json!({})).await.status, 204);
     assert_eq!(asker.put("feature-flags/absent/enable", json!({})).await.status, 400);
+    assert_eq!(asker.get("deprecated-features/used").await.json, json!([]));
+    asker.put("queues/%2F/transient", json!({"durable": false})).await;
+    assert_eq!(asker.get("deprecated-features/used").await.names(), ["transient_nonexcl_queues"]);
     assert_eq!(asker.post("rebalance/queues", json!({})).await.status, 204);
     assert_eq!(asker.delete("reset").await.status, 204);
     assert_eq!(asker.get("healthchecks/node").await.json, json!({"status": "ok"}));

@@ -129,6 +129,7 @@ async fn virtual_hosts_are_made_and_deleted() {
     });
     assert_eq!(asker.put("vhosts/v", body).await.status, 201);
     assert_eq!(asker.put("vhosts/v", json!({})).await.status, 204);
+    assert_eq!(asker.get("permissions/v/guest").await.json["configure"], ".*");
     let got = asker.get("vhosts/v").await.json;
     assert_shape(
         &got,
@@ -152,7 +153,7 @@ async fn a_virtual_host_is_emptied_by_deleting_and_making_it() {
     assert_eq!(asker.delete("vhosts/%2F").await.status, 204);
     assert_eq!(asker.put("vhosts/%2F", json!({})).await.status, 201);
     let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
-    assert_eq!(asker.put("permissions/%2F/guest", all).await.status, 201);
+    assert_eq!(asker.put("permissions/%2F/guest", all).await.status, 204);
     assert_eq!(asker.get("queues").await.json, json!([]));
     assert_eq!(asker.put("queues/%2F/q", json!({})).await.status, 201);
 }
