@@ -1,13 +1,13 @@
 //! The visit of everything that was recovered.
 
 use crate::format::{Entry, What};
-use crate::index::{Index, Slot};
+use crate::index::{Index, Place, Slot};
 use crate::op::Head;
 use crate::recovery::replay::Source;
 use crate::scan::read_segment;
 use model::id::{Seq, StreamId};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 /// A walk through all records in log order, with excursions to those that were carried over and
@@ -15,8 +15,9 @@ use std::io;
 pub(super) struct Walk<'a> {
     index: &'a Mutex<Index>,
     sources: &'a [Source],
-    /// The next position of each stream.
-    cursors: HashMap<StreamId, u64>,
+    /// The next position of each stream, by its number in the index. A number that goes to another
+    /// stream meanwhile does not matter: what is put now is not visited.
+    cursors: Vec<u64>,
     /// What the segments of the latest excursions hold.
     tables: VecDeque<(Slot, Table)>,
 }
@@ -33,7 +34,7 @@ const TABLES: usize = 4;
 
 impl<'a> Walk<'a> {
     pub(super) fn new(index: &'a Mutex<Index>, sources: &'a [Source]) -> Self {
-        Self { index, sources, cursors: HashMap::new(), tables: VecDeque::new() }
+        Self { index, sources, cursors: Vec::new(), tables: VecDeque::new() }
     }
 
     /// Visits the record of an entry, if it is still needed, and what must come before it.
@@ -52,20 +53,13 @@ impl<'a> Walk<'a> {
             }
             _ => return Ok(()),
         };
-        let cursor = self.cursors.get(&name.0).copied().unwrap_or(0);
-        if name.1.0 < cursor {
+        let Some((number, note, cursor, is_next)) = self.find(name, (source.slot, at)) else {
             return Ok(());
-        }
-        let note = {
-            let index = self.index.lock();
-            let place = index.place(name.0, name.1);
-            if (place.slot(), place.offset()) != (source.slot, at) || place.is_none() {
-                return Ok(());
-            }
-            index.note_place(name.0, name.1)
         };
-        self.excursion(name.0, cursor, name.1.0, visit)?;
-        self.cursors.insert(name.0, name.1.0.saturating_add(1));
+        if !is_next {
+            self.excursion(name.0, cursor, name.1.0, visit)?;
+        }
+        self.cursors[number as usize] = name.1.0.saturating_add(1);
         if note.is_none() {
             visit(name.0, name.1, head, payload);
             return Ok(());
@@ -73,6 +67,24 @@ impl<'a> Walk<'a> {
         let newest = self.table(note.slot())?.and_then(|table| table.notes.get(&name).copied());
         visit(name.0, name.1, newest.as_ref().map_or(head, Head::as_slice), payload);
         Ok(())
+    }
+
+    /// If the record of this name lies here and was not visited: its stream's number, where its
+    /// note lies, the stream's cursor, and whether nothing comes between that and the record.
+    fn find(&mut self, name: (StreamId, Seq), at: (Slot, u32)) -> Option<(u32, Place, u64, bool)> {
+        let mut index = self.index.lock();
+        let number = index.find(name.0)?;
+        let stream = index.stream(number);
+        if self.cursors.len() <= number as usize {
+            self.cursors.resize(number as usize + 1, 0);
+        }
+        let cursor = self.cursors[number as usize];
+        let place = stream.place(name.1.0);
+        if name.1.0 < cursor || place.is_none() || (place.slot(), place.offset()) != at {
+            return None;
+        }
+        let is_next = stream.next(cursor).is_some_and(|(seq, _)| seq == name.1.0);
+        Some((number, stream.note(name.1.0), cursor, is_next))
     }
 
     /// Visits what a stream has from one position up to another, wherever it lies.
