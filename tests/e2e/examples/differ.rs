@@ -2,7 +2,8 @@
 //!
 //! `differ URI HTTP PEER_URI PEER_HTTP [SEEDS] [FIRST]`, addresses as `127.0.0.1:5672`. Each seed
 //! gets a virtual host of its own on both. A difference in text alone is printed once; any other one
-//! ends its seed. What the two do differently on purpose is not generated.
+//! ends its seed. What the two do differently on purpose is not generated. With `DIFFER_TRACE` set,
+//! every operation is printed with the first broker's answer.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -349,6 +350,7 @@ fn main() -> ExitCode {
     let (ours, api) = (address(0), Api::new(address(1)));
     let (peer, peer_api) = (address(2), Api::new(address(3)));
     let (seeds, first) = (number(4, 50), number(5, 1));
+    let trace = std::env::var_os("DIFFER_TRACE").is_some();
     let mut differences = 0;
     let mut texts = BTreeSet::new();
     for seed in first..first + seeds {
@@ -358,6 +360,9 @@ fn main() -> ExitCode {
         for step in 0..120 {
             let operation = operation(&mut dice);
             let [left, right] = sides.each_mut().map(|side| side.perform(&operation));
+            if trace {
+                eprintln!("{step}: {operation:?}\n  {left}");
+            }
             if left != right {
                 let text_only = code(&left).is_some() && code(&left) == code(&right);
                 if text_only && !texts.insert((left.clone(), right.clone())) {
