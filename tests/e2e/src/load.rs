@@ -1,10 +1,11 @@
 //! Persistent confirmed load, a SIGKILL at a random moment, and what must be true afterwards.
 //!
-//! Two queues, each with one publisher and one consumer. Bodies carry round and number, so after
-//! the restart every message can be accounted for:
+//! Two queues, each with one consumer, and two publishers: each with a queue of its own, or both
+//! through a fanout exchange to both queues (one body for two queues). Bodies carry round, number
+//! and publisher, so after the restart every message can be accounted for:
 //!
 //! - *lost*: confirmed, no ack sent, and not there. Never.
-//! - *reordered*: numbers of one queue that do not rise. Never.
+//! - *reordered*: numbers of one publisher in one queue that do not rise. Never.
 //! - *twice*: one number in the queue more than once. Never.
 //! - *again*: received before and there again. Allowed without an ack; with an ack only if no later
 //!   publish to the same queue was confirmed, since that confirm's group commit covers the ack.
@@ -21,14 +22,16 @@ use crate::client::confirms::Confirms;
 use crate::client::connect::Options;
 use crate::client::topology::DURABLE;
 use crate::client::{Client, Outcome};
-use crate::content::Delivery;
+use crate::content::{Delivery, Properties};
 use crate::node::Node;
 use crate::table;
 
 /// Publishes in flight per publisher.
 const WINDOW: usize = 300;
-/// Queues, each with a pair of clients.
+/// Queues, and publishers.
 const QUEUES: usize = 2;
+/// The fanout exchange.
+const EXCHANGE: &str = "load";
 
 /// A small generator, so that a run can be repeated by its seed.
 #[derive(Debug, Clone)]
@@ -49,7 +52,10 @@ impl Dice {
     }
 }
 
-/// What the publisher of one queue knows at the end.
+/// Publisher and number.
+type Name = (usize, usize);
+
+/// What one publisher knows at the end.
 #[derive(Debug, Default)]
 struct Published {
     /// When each number, from 1 on, was sent.
@@ -60,15 +66,16 @@ struct Published {
 /// What the consumer of one queue knows at the end.
 #[derive(Debug, Default)]
 struct Consumed {
-    received: BTreeSet<usize>,
-    /// Numbers whose ack was sent; since when the broker is known to have it, if it is.
-    acked: BTreeMap<usize, Option<Instant>>,
+    received: BTreeSet<Name>,
+    /// Messages whose ack was sent; since when the broker is known to have it, if it is.
+    acked: BTreeMap<Name, Option<Instant>>,
 }
 
 /// Figures over all rounds.
 #[derive(Debug)]
 pub struct Round {
     dice: Dice,
+    fanout: bool,
     rounds: usize,
     kept: usize,
     published: usize,
@@ -86,10 +93,11 @@ pub struct Round {
 }
 
 impl Round {
-    /// Nothing has happened yet.
-    pub fn new(seed: u64) -> Self {
+    /// Nothing has happened yet. With `fanout` both publishers reach both queues.
+    pub fn new(seed: u64, fanout: bool) -> Self {
         Self {
             dice: Dice::new(seed),
+            fanout,
             rounds: 0,
             kept: 0,
             published: 0,
@@ -118,6 +126,12 @@ impl Round {
         for queue in 0..QUEUES {
             client.queue(1, name(queue), DURABLE, &table! {}).expect("queues can be declared");
         }
+        if self.fanout {
+            client.exchange(1, EXCHANGE, "fanout", DURABLE, &table! {}).expect("declared");
+            for queue in 0..QUEUES {
+                client.bind(1, &name(queue), EXCHANGE, "", &table! {}).expect("bound");
+            }
+        }
         // One message per round stays for good, so that the journal has to carry it along.
         client.queue(1, "kept", DURABLE, &table! {}).expect("queues can be declared");
         client.confirm_select(1).expect("confirms work");
@@ -130,14 +144,21 @@ impl Round {
         let confirmed = AtomicUsize::new(0);
         let over = AtomicBool::new(false);
         let address = node.amqp;
+        let fanout = self.fanout;
         let seeds: Vec<u64> = (0..QUEUES * 2).map(|_| self.dice.below(1 << 30) as u64).collect();
         let records = std::thread::scope(|scope| {
             let pairs: Vec<_> = (0..QUEUES)
                 .map(|queue| {
                     let (counter, over) = (&confirmed, &over);
                     let dice = Dice::new(seeds.get(queue * 2).copied().unwrap_or(1));
-                    let publisher =
-                        scope.spawn(move || publish(address, round, queue, dice, counter, over));
+                    let target = if fanout {
+                        (EXCHANGE.to_owned(), String::new())
+                    } else {
+                        (String::new(), name(queue))
+                    };
+                    let publisher = scope.spawn(move || {
+                        publish(address, (round, queue), &target, dice, counter, over)
+                    });
                     let dice = Dice::new(seeds.get(queue * 2 + 1).copied().unwrap_or(2));
                     let consumer = scope.spawn(move || consume(address, queue, dice));
                     (publisher, consumer)
@@ -165,9 +186,20 @@ impl Round {
         if kept.as_ref() != Ok(&self.kept) {
             self.lost.push(format!("round {round}: {kept:?} of {} kept ones", self.kept));
         }
-        for (queue, (published, consumed)) in records.iter().enumerate() {
+        for (published, consumed) in &records {
+            self.published += published.sent.len();
+            self.confirmed += published.confirms.acked().len();
+            self.received += consumed.received.len();
+        }
+        for (queue, (_, consumed)) in records.iter().enumerate() {
+            let publishers: BTreeMap<usize, &Published> = records
+                .iter()
+                .enumerate()
+                .filter(|(publisher, _)| fanout || *publisher == queue)
+                .map(|(publisher, (published, _))| (publisher, published))
+                .collect();
             let found = client.take_ready(1, &name(queue)).expect("the queue can be read");
-            self.account(queue, published, consumed, &found);
+            self.account(queue, &publishers, consumed, &found);
             // A confirm after this settles the reading: nothing of it may rise again.
             client.sync(1).expect("the channel lives");
             client.put(1, &name(queue), "barrier").expect("publishing works");
@@ -178,30 +210,30 @@ impl Round {
     fn account(
         &mut self,
         queue: usize,
-        published: &Published,
+        publishers: &BTreeMap<usize, &Published>,
         consumed: &Consumed,
         found: &[Delivery],
     ) {
         let round = self.rounds;
-        let confirmed = published.confirms.acked();
-        self.published += published.sent.len();
-        self.confirmed += confirmed.len();
-        self.received += consumed.received.len();
         // The latest send whose confirm came: its group commit covers all that went before.
-        let covered = confirmed
-            .iter()
-            .filter_map(|number| published.sent.get(place(*number) - 1))
+        let covered = publishers
+            .values()
+            .flat_map(|published| {
+                let acked = published.confirms.acked();
+                acked.into_iter().filter_map(|number| published.sent.get(place(number) - 1))
+            })
             .max()
             .copied();
         let mut there = BTreeSet::new();
-        let mut before = 0;
+        let mut before: BTreeMap<usize, usize> = BTreeMap::new();
         for message in found {
             let text = message.text();
             let mut words = text.split('-');
             let mut number =
                 || words.next().and_then(|word| word.parse::<usize>().ok()).unwrap_or_default();
-            let (of_round, number) = (number(), number());
-            let what = format!("round {round}, queue {queue}, message {number}");
+            let (of_round, number, publisher) = (number(), number(), number());
+            let key = (publisher, number);
+            let what = format!("round {round}, queue {queue}, message {key:?}");
             if of_round == 0 {
                 continue; // A barrier of the round before.
             }
@@ -209,18 +241,19 @@ impl Round {
                 self.risen.push(format!("{what} of round {of_round}"));
                 continue;
             }
-            if !there.insert(number) {
+            if !there.insert(key) {
                 self.twice.push(what.clone());
             }
-            if number < before {
+            let before = before.entry(publisher).or_default();
+            if number < *before {
                 self.reordered.push(format!("{what} after {before}"));
             }
-            before = number;
-            if consumed.received.contains(&number) {
+            *before = number;
+            if consumed.received.contains(&key) {
                 if !message.redelivered {
                     self.unmarked.push(what.clone());
                 }
-                match consumed.acked.get(&number) {
+                match consumed.acked.get(&key) {
                     None => self.again_unacked += 1,
                     Some(known) => {
                         self.again_acked += 1;
@@ -231,10 +264,12 @@ impl Round {
                 }
             }
         }
-        for number in confirmed {
-            let number = place(number);
-            if !there.contains(&number) && !consumed.acked.contains_key(&number) {
-                self.lost.push(format!("round {round}, queue {queue}, message {number}"));
+        for (publisher, published) in publishers {
+            for number in published.confirms.acked() {
+                let key = (*publisher, place(number));
+                if !there.contains(&key) && !consumed.acked.contains_key(&key) {
+                    self.lost.push(format!("round {round}, queue {queue}, message {key:?}"));
+                }
             }
         }
     }
@@ -324,8 +359,8 @@ fn size(dice: &mut Dice) -> usize {
 
 fn publish(
     address: SocketAddr,
-    round: usize,
-    queue: usize,
+    (round, publisher): (usize, usize),
+    (exchange, key): &(String, String),
     mut dice: Dice,
     counter: &AtomicUsize,
     over: &AtomicBool,
@@ -339,10 +374,10 @@ fn publish(
         let mut outcome = Ok(());
         while outcome.is_ok() && !over.load(Ordering::Relaxed) {
             let number = record.sent.len() + 1;
-            let mut body = format!("{round}-{number}-").into_bytes();
+            let mut body = format!("{round}-{number}-{publisher}-").into_bytes();
             body.extend_from_slice(filler.get(..size(&mut dice)).unwrap_or_default());
             record.sent.push(Instant::now());
-            outcome = client.put(1, &name(queue), body);
+            outcome = client.publish(1, exchange, key, &Properties::persistent(), body);
             if outcome.is_ok() && number > WINDOW {
                 outcome = client.await_confirms(1, &mut record.confirms, number - WINDOW);
             } else if number.is_multiple_of(32) {
@@ -373,25 +408,27 @@ fn consume(address: SocketAddr, queue: usize, mut dice: Dice) -> Consumed {
         loop {
             let message = client.delivery(1)?;
             let text = message.text();
-            let Some(number) = text.split('-').nth(1).and_then(|word| word.parse().ok()) else {
+            let mut words = text.split('-').skip(1).map_while(|word| word.parse().ok());
+            let (Some(number), Some(publisher)) = (words.next(), words.next()) else {
                 client.ack(1, message.tag, false)?;
                 continue;
             };
-            record.received.insert(number);
+            let key: Name = (publisher, number);
+            record.received.insert(key);
             // Some are held until the end.
-            if number % 50 != 0 {
-                batch.push((number, message.tag));
+            if !number.is_multiple_of(50) {
+                batch.push((key, message.tag));
             }
             if batch.len() >= limit {
                 limit = 1 + dice.below(40);
-                for (number, tag) in &batch {
-                    record.acked.insert(*number, None);
+                for (key, tag) in &batch {
+                    record.acked.insert(*key, None);
                     client.ack(1, *tag, false)?;
                 }
                 client.sync(1)?;
                 let now = Instant::now();
-                for (number, _) in batch.drain(..) {
-                    record.acked.insert(number, Some(now));
+                for (key, _) in batch.drain(..) {
+                    record.acked.insert(key, Some(now));
                 }
             }
         }

@@ -91,13 +91,15 @@ fn case_062_killed_under_load() {
     if std::env::var_os("E2E_BROKER_URI").is_some() {
         return;
     }
-    let mut node = Setup::new().start();
-    let mut report = Round::new(7);
-    for _ in 0..count(5, 200) {
-        report.run(&mut node);
+    for fanout in [false, true] {
+        let mut node = Setup::new().start();
+        let mut report = Round::new(7, fanout);
+        for _ in 0..count(4, 100) {
+            report.run(&mut node);
+        }
+        eprintln!("{report}");
+        report.judge();
     }
-    eprintln!("{report}");
-    report.judge();
 }
 
 /// Files of the journal that end in something else than zeros, with the length of their content.

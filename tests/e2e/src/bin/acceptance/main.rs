@@ -25,7 +25,10 @@ fn main() -> ExitCode {
     let line = arguments.next().unwrap_or_default();
     let argument: Option<usize> = arguments.next().and_then(|text| text.parse().ok());
     let verdicts = match line.as_str() {
-        "A4" => vec![kills::measure(argument.unwrap_or(100))],
+        "A4" => {
+            let rounds = argument.unwrap_or(100);
+            vec![kills::measure(rounds, false), kills::measure(rounds, true)]
+        }
         "A5" => vec![flow::measure(argument.unwrap_or(20))],
         "A6" => {
             let count = argument.unwrap_or(1_000_000);
