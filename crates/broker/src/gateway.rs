@@ -59,6 +59,13 @@ struct Staged {
     commands: Vec<Command>,
 }
 
+/// What channels that were closed since the last hand-over leave behind.
+#[derive(Debug, Default)]
+struct Ended {
+    consumers: Vec<(ConsumerId, QueueId)>,
+    unsettled: Vec<Unsettled>,
+}
+
 /// Who is logged in, and where.
 #[derive(Debug)]
 struct Place {
@@ -86,6 +93,7 @@ pub(crate) struct Gateway {
     user: Option<Name>,
     place: Option<Place>,
     staged: Vec<Staged>,
+    ended: Ended,
     /// For this connection itself: returns, confirms of what no queue takes.
     events: Vec<Event>,
     routes: RouteSet,
@@ -120,6 +128,7 @@ impl Gateway {
             user: None,
             place: None,
             staged,
+            ended: Ended::default(),
             events: Vec::new(),
             routes: RouteSet::new(),
             last: LastRoute::default(),
@@ -217,18 +226,34 @@ impl Gateway {
         if let Some((_, name)) = self.replies.remove(&channel) {
             self.node.reply_to.close(&name);
         }
-        // In this order what it held comes back before an auto-delete queue goes.
-        self.settle_as(unsettled, Settlement::Lost);
+        let ends = |one: &Unsettled| {
+            one.consumer.is_some_and(|holder| consumers.iter().any(|(ended, _)| *ended == holder))
+        };
+        // What its consumers hold comes back with them; the rest was got, or its consumer was
+        // cancelled before.
+        self.ended.unsettled.extend(unsettled.into_iter().filter(|one| !ends(one)));
         for (consumer, queue) in consumers {
             if queue != reply_to::QUEUE {
-                self.stage(queue, Command::Gone { queue, consumer });
+                self.stage(queue, Command::End { queue, consumer });
+                self.ended.consumers.push((consumer, queue));
             }
         }
         self.node.accounts.close_channel(&self.record);
     }
 
+    /// Lets go of what closed channels held. All their consumers have ended by then, so nothing
+    /// goes to another one that is about to end as well.
+    fn let_go(&mut self) {
+        let Ended { consumers, unsettled } = std::mem::take(&mut self.ended);
+        self.settle_as(unsettled, Settlement::Lost);
+        for (consumer, queue) in consumers {
+            self.stage(queue, Command::Gone { queue, consumer });
+        }
+    }
+
     /// Hands on what one read has brought.
     fn hand_on(&mut self) {
+        self.let_go();
         for (index, staged) in self.staged.iter_mut().enumerate() {
             if staged.commands.is_empty() {
                 continue;

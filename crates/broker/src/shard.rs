@@ -167,6 +167,9 @@ impl Shard {
             Command::Grant { queue, consumer, count } => {
                 self.with(queue, |slot, desk| slot.grant(desk, consumer, count));
             }
+            Command::End { queue, consumer } => {
+                self.with(queue, |slot, desk| slot.end(desk, consumer));
+            }
             Command::Gone { queue, consumer } => {
                 self.with(queue, |slot, desk| slot.gone(desk, consumer));
             }

@@ -20,6 +20,7 @@ use journal::recovery::Recovery;
 use metadata::access::password;
 use metadata::boot::{self, DefaultUser};
 use metadata::command::Command;
+use metadata::objects::parameter::GlobalParameter;
 use metadata::objects::user::HashingAlgorithm;
 use metadata::outcome::Outcome;
 use metadata::state::State;
@@ -140,6 +141,7 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
     if metadata.state.vhosts().next().is_none() {
         metadata.first_boot(&config)?;
     }
+    metadata.name_cluster()?;
     metadata.run(Command::Restarted)?;
 
     let Metadata { state, applied, .. } = metadata;
@@ -324,6 +326,17 @@ impl<'a> Metadata<'a> {
             Op::Put { stream: STREAM, seq: Seq(self.applied), head: Head::default(), payload };
         self.journal.submit(vec![put]);
         self.save(&outcome)
+    }
+
+    /// Gives the node a name that stays, by which monitoring tells one cluster from another.
+    fn name_cluster(&mut self) -> Result<(), StartError> {
+        const NAME: &str = "internal_cluster_id";
+        if self.state.global_parameter(NAME).is_some() {
+            return Ok(());
+        }
+        let value = format!("leveret-cluster-id-{:032x}", rand::random::<u128>());
+        let parameter = GlobalParameter { name: NAME.into(), value: value.into() };
+        self.run(Command::PutGlobalParameter(parameter))
     }
 
     fn first_boot(&mut self, config: &Config) -> Result<(), StartError> {

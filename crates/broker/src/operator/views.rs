@@ -259,7 +259,8 @@ pub(super) fn node_stats(node: &Node) -> NodeStats {
     let stopping = node.stopping.load(Ordering::Acquire);
     let connections = node.connections.count() as u64;
     NodeStats {
-        name: config.node.name.clone(),
+        // Tools take node names apart at the '@'.
+        name: format!("leveret@{}", config.node.name),
         started_at_ms: node.started_at_ms,
         serving: !stopping,
         draining: stopping,

@@ -41,7 +41,9 @@ pub(crate) enum Command {
     Sent { queue: QueueId, consumer: ConsumerId, messages: u32, bytes: u64 },
     /// A consumer may take more (one limit for its whole channel).
     Grant { queue: QueueId, consumer: ConsumerId, count: u32 },
-    /// A consumer is gone with its channel; what it held is settled separately.
+    /// A consumer's channel is closing: it gets nothing more.
+    End { queue: QueueId, consumer: ConsumerId },
+    /// A consumer is gone with its channel; what it held comes back.
     Gone { queue: QueueId, consumer: ConsumerId },
     /// A subscription.
     Consume(Box<Consume>),

@@ -297,6 +297,11 @@ impl Slot {
         self.apply(desk, QueueCommand::Grant { consumer, count });
     }
 
+    /// The consumer's channel is closing; [`Slot::gone`] follows.
+    pub(crate) fn end(&mut self, desk: &mut Desk, consumer: ConsumerId) {
+        self.apply(desk, QueueCommand::Cancel { consumer });
+    }
+
     /// The consumer's channel is gone.
     pub(crate) fn gone(&mut self, desk: &mut Desk, consumer: ConsumerId) {
         self.outgoing.retain(
