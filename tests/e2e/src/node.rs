@@ -1,6 +1,8 @@
 //! A broker process of our own: started, killed and restarted by the test that owns it.
 
+use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -26,9 +28,17 @@ pub fn binary() -> PathBuf {
 }
 
 /// A port on loopback that nobody listens on now.
+///
+/// Taken at random from below the range of outgoing connections, so that neither a client nor a
+/// test beside this one takes it before the node does, or while the node restarts.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
-    listener.local_addr().expect("it is bound").port()
+    loop {
+        let number = RandomState::new().build_hasher().finish() % 20_000;
+        let port = 10_000 + u16::try_from(number).expect("below 20,000");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// How a node is started.
