@@ -111,7 +111,11 @@ impl Client {
             Some(AMQPValue::LongString(text)) => text.to_string(),
             _ => "?".to_owned(),
         };
-        self.server = format!("{} {}", text("product"), text("version"));
+        // Leveret calls itself RabbitMQ, for clients that choose features by that name.
+        self.server = match text("leveret_version") {
+            own if own.is_empty() => format!("{} {}", text("product"), text("version")),
+            own => format!("Leveret {own}"),
+        };
         let user = &uri.authority.userinfo;
         let start_ok = connection::StartOk {
             client_properties: client_properties(name),
