@@ -112,8 +112,8 @@ impl Client {
             _ => "?".to_owned(),
         };
         // Leveret calls itself RabbitMQ, for clients that choose features by that name.
-        self.server = match text("leveret_version") {
-            own if own.is_empty() => format!("{} {}", text("product"), text("version")),
+        self.server = match text("leveret_version").as_str() {
+            "?" => format!("{} {}", text("product"), text("version")),
             own => format!("Leveret {own}"),
         };
         let user = &uri.authority.userinfo;
