@@ -4,6 +4,7 @@
 #   a C++ compiler   RocksDB
 #   libclang         its bindings (bindgen loads it)
 #   python3 + venv   the end-to-end tests with pika
+#   openssl          certificates for the tests of TLS
 #   cargo-nextest    the test runner
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,6 +25,7 @@ command -v "${CXX:-c++}" >/dev/null || packages+=(g++)
 has_libclang || packages+=(libclang-dev)
 has_venv || packages+=(python3 python3-venv)
 command -v make >/dev/null || packages+=(make)
+command -v openssl >/dev/null || packages+=(openssl)
 if [ ${#packages[@]} -gt 0 ]; then
   if ! command -v apt-get >/dev/null; then
     echo "please install what Debian calls: ${packages[*]}" >&2
