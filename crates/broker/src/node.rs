@@ -21,7 +21,7 @@ use crate::limits::usage::Usage;
 use crate::pressure::Pressure;
 use crate::reply_to::ReplyTo;
 use crate::router::Router;
-use crate::shard::command::{Batch, Command};
+use crate::shard::command::{Batch, Command, Deleted};
 use crate::shard::desk::Chore;
 use crate::shard::view::QueueView;
 use crate::shards::Shards;
@@ -126,6 +126,12 @@ impl Node {
         while let Some(Chore::DeleteQueue { queue, why }) = chores.recv().await {
             if let Some(known) = self.router.state().queue_by_id(queue) {
                 tracing::debug!(queue = %known.name, vhost = %known.vhost, why, "queue deleted");
+            }
+            // Somebody may have subscribed since: then it is in use again, and stays.
+            let delete =
+                |answer| Command::Delete { queue, if_unused: true, if_empty: false, answer };
+            if self.ask(queue, delete).await == Some(Deleted::InUse) {
+                continue;
             }
             if let Err(refusal) = self.delete_by_id(queue).await {
                 tracing::error!(%queue, %refusal, "cannot delete a queue");
