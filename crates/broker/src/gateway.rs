@@ -110,8 +110,6 @@ pub(crate) struct Gateway {
     unsynced: Option<Lsn>,
     /// It acts for an operator: there is no client, and nobody counts it.
     internal: bool,
-    /// It has published during an alarm: nothing more is read until that ends.
-    held_back: bool,
     opened: bool,
 }
 
@@ -140,7 +138,6 @@ impl Gateway {
             publisher: None,
             unsynced: None,
             internal: false,
-            held_back: false,
             opened: false,
         }
     }
@@ -273,18 +270,14 @@ impl Gateway {
         self.exchange.report();
     }
 
-    /// Whether more may be read: no alarm holds this publisher back, and not too much of its is in
-    /// flight.
+    /// Whether more may be read: not too much of its is in flight. Alarms are the session's, which
+    /// tells the client when it stops reading.
     fn has_room(&self) -> bool {
-        !self.held_back && self.origin.in_flight.bytes() < self.node.limits.in_flight
+        self.origin.in_flight.bytes() < self.node.limits.in_flight
     }
 
     /// Resolves when there may be room. Safe to drop and call again.
     async fn room(&mut self) {
-        if self.held_back {
-            self.node.pressure.relieved().await;
-            self.held_back = false;
-        }
         self.origin.in_flight.below(self.node.limits.in_flight).await;
     }
 

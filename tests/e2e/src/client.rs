@@ -157,8 +157,17 @@ impl Client {
     /// Writes what is buffered.
     pub fn flush(&mut self) -> Outcome<()> {
         let output = std::mem::take(&mut self.output);
-        if output.is_empty() || self.stream.write_all(&output).is_ok() {
+        if output.is_empty() {
             return Ok(());
+        }
+        let error = match self.stream.write_all(&output) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+            // A part of it is gone, so nothing that follows would be understood.
+            self.failure = Some(Failure::Timeout);
+            return Err(Failure::Timeout);
         }
         // The broker may have said why before it closed; the next read will tell.
         if let Some(failure) = &self.failure { Err(failure.clone()) } else { Ok(()) }

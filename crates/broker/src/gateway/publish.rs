@@ -43,7 +43,6 @@ impl Gateway {
             Some(number) => Audience::Confirm { channel: publish.channel, number },
             None => Audience::Nobody,
         };
-        self.held_back |= self.node.pressure.is_on();
         if self.publisher != Some(publish.channel) {
             self.publisher = Some(publish.channel);
             if self.publishers.insert(publish.channel) {

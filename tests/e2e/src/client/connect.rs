@@ -108,7 +108,7 @@ impl Client {
             .map_err(|_| Failure::Disconnected)?;
         stream.set_nodelay(true).map_err(|_| Failure::Disconnected)?;
         stream
-            .set_write_timeout(Some(Duration::from_mins(1)))
+            .set_write_timeout(Some(Duration::from_mins(20)))
             .map_err(|_| Failure::Disconnected)?;
         Ok(Self::over(stream))
     }
