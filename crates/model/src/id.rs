@@ -36,6 +36,11 @@ pub struct ConnectionId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerId(pub u64);
 
+/// A node's incarnation: drawn at random when its data directory is made, so a node that lost its
+/// data is another node although it bears the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
 impl From<QueueId> for StreamId {
     fn from(queue: QueueId) -> Self {
         Self(queue.0)
@@ -57,5 +62,11 @@ impl fmt::Display for StreamId {
 impl fmt::Display for Seq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
     }
 }
