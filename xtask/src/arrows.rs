@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("queue", &["model"]),
     ("metadata", &["model"]),
     ("wire", &["model"]),
+    ("peer", &["model"]),
     ("amqp", &["model", "wire"]),
     ("management", &["model", "metadata"]),
     ("broker", &["model", "journal", "queue", "metadata", "wire", "amqp", "management"]),

@@ -1,0 +1,91 @@
+//! Why a node does not talk to another.
+
+use std::fmt;
+
+/// The reasons. Their numbers go over the wire and are never given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// The other speaks a version of the protocol that this node does not.
+    WrongVersion = 1,
+    /// The other belongs to a cluster with another name.
+    OtherCluster = 2,
+    /// The other does not know the secret.
+    WrongSecret = 3,
+    /// The dialler took this node for one with another name.
+    WrongName = 4,
+    /// A node with that name and another [`NodeId`](model::id::NodeId) is connected.
+    NameTaken = 5,
+    /// The same node is connected from elsewhere: a copy of its data directory is in use.
+    DuplicateIdentity = 6,
+    /// A later start of the same node is connected.
+    Stale = 7,
+    /// The node has dialled itself.
+    Oneself = 8,
+    /// The upper layers do not want it; the detail says why.
+    NotAdmitted = 9,
+    /// A reason that this version does not know.
+    Unknown = 255,
+}
+
+impl Reason {
+    pub(crate) fn from_wire(code: u8) -> Self {
+        use Reason::{
+            DuplicateIdentity, NameTaken, NotAdmitted, Oneself, OtherCluster, Stale, Unknown,
+            WrongName, WrongSecret, WrongVersion,
+        };
+        [
+            WrongVersion,
+            OtherCluster,
+            WrongSecret,
+            WrongName,
+            NameTaken,
+            DuplicateIdentity,
+            Stale,
+            Oneself,
+            NotAdmitted,
+        ]
+        .into_iter()
+        .find(|reason| *reason as u8 == code)
+        .unwrap_or(Unknown)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WrongVersion => "wrong version",
+            Self::OtherCluster => "other cluster",
+            Self::WrongSecret => "wrong secret",
+            Self::WrongName => "wrong name",
+            Self::NameTaken => "name already connected with another node id",
+            Self::DuplicateIdentity => "duplicate identity",
+            Self::Stale => "a later start of this node is connected",
+            Self::Oneself => "dialled oneself",
+            Self::NotAdmitted => "not admitted",
+            Self::Unknown => "unknown reason",
+        })
+    }
+}
+
+/// A refusal: the reason and what stands behind it in this case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// For programs.
+    pub reason: Reason,
+    /// For people; may be empty.
+    pub detail: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: Reason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
+    }
+}
