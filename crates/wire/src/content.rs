@@ -66,16 +66,12 @@ pub struct Assembly {
 pub struct BodyTooLong;
 
 impl Assembly {
-    /// Room that is made at once, if the body is that long.
-    const FIRST_ROOM: u64 = 256 * 1024;
-
     /// Begins with what the method and the header said. The caller has checked the size against
     /// its limit.
     pub fn new(publish: &Publish<'_>, header: &ContentHeader<'_>) -> Self {
-        let room = usize::try_from(header.body_size.min(Self::FIRST_ROOM)).unwrap_or_default();
         let route_end = publish.route.len();
         let properties_end = route_end + header.properties.len();
-        let mut buffer = BytesMut::with_capacity(properties_end + room);
+        let mut buffer = BytesMut::with_capacity(properties_end);
         buffer.extend_from_slice(publish.route);
         buffer.extend_from_slice(header.properties);
         Self { buffer, route_end, properties_end, missing: header.body_size }
@@ -86,7 +82,15 @@ impl Assembly {
     /// # Errors
     /// [`BodyTooLong`].
     pub fn push(&mut self, piece: &[u8]) -> Result<(), BodyTooLong> {
-        self.missing = self.missing.checked_sub(piece.len() as u64).ok_or(BodyTooLong)?;
+        let missing = self.missing.checked_sub(piece.len() as u64).ok_or(BodyTooLong)?;
+        if self.buffer.capacity() - self.buffer.len() < piece.len() {
+            // room for what is to come, in proportion to what has come: few moves for an honest
+            // sender, and no more than it takes for a body of a few frames
+            let come = self.buffer.len() + piece.len();
+            let whole = usize::try_from(self.missing).unwrap_or(usize::MAX);
+            self.buffer.reserve(whole.min(come.saturating_mul(3)));
+        }
+        self.missing = missing;
         self.buffer.extend_from_slice(piece);
         Ok(())
     }

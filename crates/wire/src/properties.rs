@@ -76,7 +76,7 @@ impl From<Malformed> for PropertiesError {
     }
 }
 
-/// A short string's field, for reading and writing in the order of the flags.
+/// Visits every field, in the order of the flags.
 macro_rules! fields {
     ($visit:ident) => {
         $visit! { 15 content_type short }

@@ -29,12 +29,27 @@ fn more_body_than_announced_is_refused() {
     assert_eq!(assembly.finish().body(), b"abc");
 }
 
-/// A claim alone costs nothing.
+/// A claim alone costs nothing; what comes pays for a few times its own size.
 #[test]
 fn a_huge_claim_reserves_little() {
-    let assembly = begin(u64::MAX);
-    assert!(assembly.buffer.capacity() < 300 * 1024);
+    let mut assembly = begin(u64::MAX);
+    assert!(assembly.buffer.capacity() < 100);
     assert_eq!(assembly.missing(), u64::MAX);
+    for come in 1..2000 {
+        assembly.push(&[7]).unwrap();
+        assert!(assembly.buffer.capacity() < 100 + 4 * come, "after {come} bytes");
+    }
+}
+
+#[test]
+fn a_body_of_a_few_frames_gets_a_buffer_of_its_size() {
+    let mut assembly = begin(300_000);
+    for piece in [131_064, 131_064, 37_872] {
+        assembly.push(&vec![7; piece]).unwrap();
+    }
+    let capacity = assembly.buffer.capacity();
+    assert!(capacity < 300_100, "{capacity} bytes");
+    assert_eq!(assembly.finish().body().len(), 300_000);
 }
 
 #[test]
