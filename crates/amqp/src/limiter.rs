@@ -87,12 +87,12 @@ impl Limiter {
         if wanting == 0 || free == 0 {
             return;
         }
-        let count = consumers.len();
+        let (first, count) = (self.turn, consumers.len());
         for offset in 0..count {
             if free == 0 || wanting == 0 {
                 break;
             }
-            let index = (self.turn + offset) % count;
+            let index = (first + offset) % count;
             let consumer = consumers.at(index);
             if !consumer.wants {
                 continue;

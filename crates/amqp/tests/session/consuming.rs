@@ -449,6 +449,34 @@ fn a_common_limit_is_shared_fairly() {
 }
 
 #[test]
+fn a_common_limit_passes_nobody_over() {
+    let mut bench = Bench::open();
+    bench.method(1, qos(5, true));
+    let consumers = ["a", "b", "c", "d", "e"].map(|tag| bench.consume(tag, false));
+    bench.requests.clear();
+    bench.event(Event::Demand { channel: 1, consumer: consumers[0] });
+    for seq in 1..=5 {
+        bench.deliver(1, consumers[0], seq);
+    }
+    for consumer in consumers {
+        bench.event(Event::Demand { channel: 1, consumer });
+    }
+    bench.requests.clear();
+    // five places become free, and five want one
+    bench.method(1, ack(5, true));
+    let mut granted: Vec<(ConsumerId, u32)> = bench
+        .requests
+        .iter()
+        .filter_map(|request| match request {
+            Request::Grant { consumer, count, .. } => Some((*consumer, *count)),
+            _ => None,
+        })
+        .collect();
+    granted.sort_unstable();
+    assert_eq!(granted, consumers.map(|consumer| (consumer, 1)));
+}
+
+#[test]
 fn both_limits_hold() {
     let mut bench = Bench::open();
     let mut seq = 0;
