@@ -175,6 +175,10 @@ impl Session {
         if let Some(channel) = self.channels.get(number) {
             channel.content = Content::Body { mandatory, assembly };
         }
+        // each channel may have a large message half read: together they would outgrow any limit
+        if self.alarm.is_on() {
+            self.block();
+        }
         Ok(None)
     }
 
