@@ -23,7 +23,8 @@ pub struct SessionConfig {
     pub message_size_max: u64,
     /// Consumers of a channel, at most. Default: no limit.
     pub consumers_max: Option<usize>,
-    /// Milliseconds from the first byte to `open-ok`, at most. Default 10,000.
+    /// Milliseconds from the accepted socket (with TLS: from the end of its handshake) to
+    /// `open-ok`, at most. Default 10,000.
     pub handshake_timeout_ms: u64,
     /// Mechanisms to offer, in order. Default `PLAIN` and `AMQPLAIN`.
     pub mechanisms: Vec<Offer>,

@@ -150,6 +150,18 @@ impl Outbox {
         deliver::write_return(&mut self.output, channel, code, text, message, self.frame_max);
     }
 
+    /// Copies everything that waits, for tests.
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(self.output.len());
+        let mut slices = vec![std::io::IoSlice::new(&[]); 1024];
+        let count = self.output.chunks_vectored(&mut slices);
+        for slice in &slices[..count] {
+            bytes.extend_from_slice(slice);
+        }
+        assert_eq!(bytes.len(), self.output.len(), "more pieces than tests make");
+        bytes.freeze()
+    }
+
     /// Gives memory back, if nothing waits.
     pub(crate) fn trim(&mut self) {
         if self.output.is_empty() {
@@ -194,34 +206,13 @@ fn cut(message: &Message, room: usize) -> Message {
     let Ok(mut properties) = wire::properties::Properties::scan(message.properties()) else {
         return message.with_properties(&[0, 0]);
     };
-    let without_history = properties.headers.and_then(|headers| {
-        let table = wire::table::parse(headers).ok()?;
-        let mut kept = amq_protocol::types::FieldTable::default();
-        for (name, value) in &table {
-            if name.as_str() != "x-death" {
-                kept.insert(name.clone(), value.clone());
-            }
-        }
-        Some(wire::table::encode(&kept))
-    });
-    properties.headers = without_history.as_ref().and_then(|table| table.get(4..));
+    let without_history =
+        properties.headers.map(|headers| wire::table::without(headers, "x-death"));
+    properties.headers = without_history.as_deref();
     let encoded = properties.encode();
     if encoded.len() <= room {
         return message.with_properties(&encoded);
     }
     properties.headers = None;
     message.with_properties(&properties.encode())
-}
-
-/// Copies everything that waits, for tests.
-impl Outbox {
-    pub(crate) fn to_bytes(&self) -> Bytes {
-        let mut bytes = BytesMut::with_capacity(self.output.len());
-        let mut slices = vec![std::io::IoSlice::new(&[]); 1024];
-        let count = self.output.chunks_vectored(&mut slices);
-        for slice in &slices[..count] {
-            bytes.extend_from_slice(slice);
-        }
-        bytes.freeze()
-    }
 }
