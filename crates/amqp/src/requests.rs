@@ -36,7 +36,10 @@ impl Requests {
 
     /// Ends the gathering: what was gathered can be pulled.
     pub(crate) fn end_gathering(&mut self) {
-        if let Some(Gathering { channel, outcome, unsettled }) = self.gathering.take() {
+        if let Some(Gathering { channel, outcome, unsettled }) = self.gathering.take()
+            // an unknown delivery tag leaves nothing in it
+            && !unsettled.is_empty()
+        {
             self.ready.push_back(Request::Settle { channel, unsettled, outcome });
         }
     }

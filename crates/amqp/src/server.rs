@@ -32,8 +32,6 @@ use tokio::time::{Instant, Sleep};
 const READ_MIN: usize = 4 * 1024;
 /// Room for a read under load.
 const READ_MAX: usize = 128 * 1024;
-/// Replies, confirms and returns that may wait to be written before reading pauses.
-const UNREAD_MAX: u64 = 4 * 1024 * 1024;
 /// Pieces of one vectored write.
 const SLICES: usize = 64;
 /// How often memory that a burst has left behind is given back, in milliseconds.
@@ -231,7 +229,7 @@ where
     }
 
     fn is_throttled(&self) -> bool {
-        self.session.unread_replies_len() > UNREAD_MAX || !self.broker.has_capacity()
+        self.session.has_unread_replies() || !self.broker.has_capacity()
     }
 
     /// Moves bytes until there is something to act on.
@@ -274,6 +272,7 @@ where
     ) -> Poll<io::Result<Woken>> {
         let Self { session, socket, broker, mailbox, events, questions, .. } = self;
         let mut reported = false;
+        let held_back = !session.takes_input();
         let sent = socket.poll_write(session, context, |written| {
             reported = true;
             broker.written(written);
@@ -281,9 +280,11 @@ where
         if let Poll::Ready(Err(error)) = sent {
             return Poll::Ready(Err(error));
         }
-        let mut woken = mailbox.poll_take(context, events, questions).is_ready();
+        // what was read before may hold more
+        let mut woken = held_back && session.takes_input();
+        woken |= mailbox.poll_take(context, events, questions).is_ready();
         woken |= timer.poll(context).is_ready();
-        if self.session.takes_input() && self.session.unread_replies_len() <= UNREAD_MAX {
+        if self.session.takes_input() {
             match self.poll_read(context) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Woken::EndOfStream)),
                 Poll::Ready(Ok(_)) => woken = true,

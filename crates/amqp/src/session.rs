@@ -13,7 +13,8 @@
 //! what it has read to [`Session::next_request`] until that returns `None`, performs each request
 //! before it asks for the next, and writes what [`Session::output`] holds.
 //!
-//! While an answered request is open, or publishers are blocked, no further byte is looked at.
+//! While an answered request is open, publishers are blocked, or the client leaves too much unread,
+//! no further byte is looked at.
 
 mod basic;
 mod close;
@@ -38,6 +39,10 @@ use wire::frame::{self, FrameError, Greeting, Kind};
 use wire::output::Output;
 
 pub use status::{ChannelStatus, ConsumerStatus, SessionStatus};
+
+/// Replies, confirms and returns that may wait to be written before no more input is looked at: one
+/// read may hold thousands of `basic.get`, each answered by a large message.
+const UNREAD_MAX: u64 = 4 * 1024 * 1024;
 
 /// See the module.
 #[derive(Debug)]
@@ -155,9 +160,17 @@ impl Session {
         }
     }
 
-    /// Whether bytes should be read. `false` while an alarm blocks this publisher, and at the end.
+    /// Whether bytes should be read. `false` while an alarm blocks this publisher, while the client
+    /// does not read its replies, and at the end.
     pub fn takes_input(&self) -> bool {
-        !self.alarm.blocks && !matches!(self.phase, Phase::Lingering | Phase::Closed)
+        !self.alarm.blocks
+            && !matches!(self.phase, Phase::Lingering | Phase::Closed)
+            && !self.has_unread_replies()
+    }
+
+    /// Whether so much waits to be written that no queue holds back that reading pauses.
+    pub fn has_unread_replies(&self) -> bool {
+        self.outbox.unmarked_len() > UNREAD_MAX
     }
 
     /// Whether the socket is to be closed as soon as the output is written.
@@ -207,11 +220,6 @@ impl Session {
     /// Whether anything is to be written.
     pub fn has_output(&self) -> bool {
         !self.outbox.is_empty() || !self.answering.is_empty()
-    }
-
-    /// Bytes of output that no queue holds back: when this grows large, reading should pause.
-    pub fn unread_replies_len(&self) -> u64 {
-        self.outbox.unmarked_len()
     }
 
     /// `count` bytes of the output have been written. `report` is given the deliveries that have

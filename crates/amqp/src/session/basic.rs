@@ -138,14 +138,11 @@ impl Session {
         if channel.held.len() == 0 && tag == 0 {
             return Ok(());
         }
-        let counting = channel.limiter.is_counting();
-        let mut settled = Vec::new();
-        channel.held.take_through(tag, |tagged| settled.push(tagged.message)).map_err(unknown)?;
-        if counting {
-            channel.count_settled(&settled);
-        }
-        self.requests.settle(number, outcome).append(&mut settled);
-        if counting {
+        let gathered = self.requests.settle(number, outcome);
+        let before = gathered.len();
+        channel.held.take_through(tag, |tagged| gathered.push(tagged.message)).map_err(unknown)?;
+        if channel.limiter.is_counting() {
+            channel.count_settled(&gathered[before..]);
             self.grant(number);
         }
         Ok(())
@@ -157,13 +154,10 @@ impl Session {
             return Err(Error::not_implemented("requeue=false"));
         }
         let Some(channel) = self.channels.get(number) else { return Ok(()) };
-        let mut settled = Vec::new();
-        channel.held.take_all(|tagged| settled.push(tagged.message));
-        if settled.is_empty() {
-            return Ok(());
-        }
-        channel.count_settled(&settled);
-        self.requests.settle(number, Outcome::Return).append(&mut settled);
+        let gathered = self.requests.settle(number, Outcome::Return);
+        let before = gathered.len();
+        channel.held.take_all(|tagged| gathered.push(tagged.message));
+        channel.count_settled(&gathered[before..]);
         self.grant(number);
         Ok(())
     }

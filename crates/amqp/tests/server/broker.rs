@@ -5,9 +5,13 @@ use amqp::mailbox::Mailbox;
 use amqp::outbox::Written;
 use amqp::request::{Delivery, Error, Event, Publish, Reply, Request};
 use model::id::{ConsumerId, QueueId, Seq};
+use model::message::Message;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
+
+/// The size of the messages that `basic.get` gives.
+pub(crate) const GOT: usize = 100_000;
 
 /// What tests see and steer.
 #[derive(Debug, Default)]
@@ -92,6 +96,19 @@ impl Broker for Echo {
             Request::Consume(_) => {
                 self.consumer = Some(ConsumerId(1));
                 Reply::Consuming { consumer: ConsumerId(1), queue: QueueId(1) }
+            }
+            Request::Get { channel, .. } => {
+                self.shared.note("get");
+                self.seq += 1;
+                let delivery = Delivery {
+                    channel,
+                    consumer: None,
+                    queue: QueueId(1),
+                    seq: Seq(self.seq),
+                    redelivered: false,
+                    message: Message::from_parts("", "q", &[0, 0], &vec![7; GOT]),
+                };
+                Reply::Got(Some((delivery, 1)))
             }
             Request::Closing => {
                 self.shared.note("closing");

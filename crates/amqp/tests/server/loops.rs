@@ -1,6 +1,6 @@
 //! Promises of the loop, over in-memory streams with little room.
 
-use crate::broker::{Echo, Shared};
+use crate::broker::{Echo, GOT, Shared};
 use crate::client::Client;
 use amq_protocol::protocol::{AMQPClass, basic, connection};
 use amqp::config::SessionConfig;
@@ -84,6 +84,29 @@ async fn a_client_that_does_not_read_can_still_acknowledge() {
     }
     client.close().await;
     assert_eq!(running.shared.written(), 50);
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_are_not_piled_up() {
+    let (stream, running) = start(1 << 16);
+    let mut client = Client::open(stream, "PLAIN").await;
+    let get = basic::AMQPMethod::Get(basic::Get { queue: "q".into(), no_ack: true });
+    let mut bytes = bytes::BytesMut::new();
+    for _ in 0..500 {
+        wire::method::write_method(&mut bytes, 1, &AMQPClass::Basic(get.clone()));
+    }
+    client.stream.write_all(&bytes).await.unwrap();
+    // asks in vain until it has got there
+    while !running.mailbox.ask_status().await.unwrap().is_throttled {}
+    let asked = || running.shared.log.lock().unwrap().iter().filter(|line| *line == "get").count();
+    let room = 4 * 1024 * 1024;
+    assert!((room..room + 2 * GOT).contains(&(asked() * GOT)), "{} messages", asked());
+    // and all are answered to a client that reads
+    for _ in 0..500 {
+        assert!(matches!(client.method().await, AMQPClass::Basic(basic::AMQPMethod::GetOk(_))));
+    }
+    client.close().await;
+    assert_eq!(asked(), 500);
 }
 
 #[tokio::test]

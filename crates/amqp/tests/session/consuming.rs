@@ -326,6 +326,32 @@ fn get() {
 }
 
 #[test]
+fn large_answers_that_nobody_reads_stop_the_reading() {
+    let mut bench = Bench::open();
+    bench.take();
+    let get = basic::Get { queue: "q".into(), no_ack: true };
+    let get = AMQPClass::Basic(basic::AMQPMethod::Get(get));
+    let body = vec![7; 1 << 20];
+    for seq in 1..=20 {
+        bench.replies.push(Reply::Got(Some((delivery(1, None, seq, &body), 20 - seq as u32))));
+    }
+    // all in one read; what the session has to say leaves only after it has taken what it wants
+    bench.methods(1, vec![get; 20]);
+    assert_eq!(bench.requests.len(), 4);
+    let mut answered = 0;
+    for rounds in 1.. {
+        answered += bench.take().len();
+        if bench.session.takes_input() && bench.replies.is_empty() {
+            assert_eq!(rounds, 5);
+            break;
+        }
+        bench.bytes(b"");
+    }
+    // a method, a header and nine frames of body for each
+    assert_eq!(answered, 20 * 11);
+}
+
+#[test]
 fn a_size_limit_is_not_implemented() {
     let mut bench = Bench::open();
     bench.bytes(&[1, 0, 1, 0, 0, 0, 11, 0, 60, 0, 10, 0, 0, 1, 0, 0, 5, 0, 0xce]);
