@@ -5,6 +5,7 @@ pub mod body;
 pub mod credentials;
 pub mod failure;
 pub mod list;
+pub mod name;
 pub mod properties;
 pub mod table;
 pub mod uri;

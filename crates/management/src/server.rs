@@ -1,18 +1,28 @@
 //! Listeners and the sampler's clock: the edge of this crate.
+//!
+//! A listener takes a bounded number of connections, and one on which no request comes is closed, so
+//! that nobody can hold the file descriptors that AMQP's clients need.
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
 use axum::http::header;
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
+use tower::ServiceExt as _;
 
 use crate::api::call::Api;
 use crate::clock::now_ms;
@@ -20,6 +30,16 @@ use crate::http::failure::Failure;
 use crate::node::Node;
 use crate::sampler::{Board, Depth, INTERVAL, Sample};
 use crate::scrape;
+
+#[cfg(test)]
+mod tests;
+
+/// Connections that one listener serves at once. More wait until one ends.
+const CONNECTIONS_MAX: usize = 1024;
+/// How long the head of a request may take to come, counted from the accept or the last answer.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait after the system refused to give a socket (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the HTTP API until `shutdown` is ready, and takes samples for its rates.
 ///
@@ -35,11 +55,8 @@ pub async fn serve<N: Node>(
     on_own_thread("http", listener, move |listener| async move {
         let rates = Arc::new(Board::default());
         let sampler = tokio::spawn(sample_for_ever(Arc::clone(&node), Arc::clone(&rates)));
-        let service =
-            router(Api { node, rates }).into_make_service_with_connect_info::<SocketAddr>();
-        let served = axum::serve(listener, service).with_graceful_shutdown(shutdown).await;
+        answer(listener, router(Api { node, rates }), CONNECTIONS_MAX, shutdown).await;
         sampler.abort();
-        served
     })
     .await
 }
@@ -54,7 +71,7 @@ pub async fn serve_metrics<N: Node>(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     on_own_thread("metrics", listener, move |listener| async move {
-        axum::serve(listener, metrics_router(node)).with_graceful_shutdown(shutdown).await
+        answer(listener, metrics_router(node), CONNECTIONS_MAX, shutdown).await;
     })
     .await
 }
@@ -67,19 +84,73 @@ async fn on_own_thread<F>(
     serve: impl FnOnce(TcpListener) -> F + Send + 'static,
 ) -> io::Result<()>
 where
-    F: Future<Output = io::Result<()>>,
+    F: Future<Output = ()>,
 {
     let listener = listener.into_std()?;
     let (done, ended) = oneshot::channel();
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async { serve(TcpListener::from_std(listener)?).await })
+        runtime.block_on(async {
+            serve(TcpListener::from_std(listener)?).await;
+            Ok(())
+        })
     };
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         // Nobody may be waiting any more, and then nobody cares.
         drop(done.send(run()));
     })?;
     ended.await.unwrap_or_else(|_| Err(io::Error::other("the server's thread panicked")))
+}
+
+/// Answers the requests of at most `connections_max` connections at once until `shutdown` is ready,
+/// then ends those that are under way.
+async fn answer(
+    listener: TcpListener,
+    router: Router,
+    connections_max: usize,
+    shutdown: impl Future<Output = ()>,
+) {
+    let places = Arc::new(Semaphore::new(connections_max));
+    let connections = GracefulShutdown::new();
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let next = async {
+            let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = &mut shutdown => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // An answer is written in one go and must not wait for the one before to be acknowledged.
+        if stream.set_nodelay(true).is_err() {
+            continue;
+        }
+        let router = router.clone();
+        let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            router.clone().oneshot(request)
+        });
+        let connection = connections.watch(http.serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            // A client that sends nonsense or hangs up is its own affair.
+            drop(connection.await);
+            drop(place);
+        });
+    }
+    drop(listener);
+    connections.shutdown().await;
 }
 
 /// The paths of the API's listener.

@@ -3,10 +3,11 @@
 //! | tag | may |
 //! |---|---|
 //! | `management` | what its AMQP permissions allow, in its own virtual hosts |
-//! | `policymaker` | also policies and parameters there |
+//! | `policymaker` | also change policies and parameters there |
 //! | `monitoring` | also see all virtual hosts, nodes and connections |
 //! | `administrator` | everything |
 
+use axum::http::StatusCode;
 use metadata::objects::vhost::Vhost;
 
 use super::call::Call;
@@ -32,7 +33,7 @@ impl<N: Node> Call<'_, N> {
         }
     }
 
-    /// Lets those pass who may see policies and parameters.
+    /// Lets those pass who may see parameters.
     pub(super) fn policymaker(&self) -> Outcome<()> {
         if self.user.is_policymaker() {
             Ok(())
@@ -41,10 +42,12 @@ impl<N: Node> Call<'_, N> {
         }
     }
 
-    /// Lets those pass who may change policies and parameters of a virtual host, which exists.
+    /// Lets those pass who may change policies and parameters of a virtual host, which exists. It
+    /// takes more than to see it: a permission in it, unless one is an administrator.
     pub(super) fn policymaker_in(&self, vhost: &str) -> Outcome<()> {
         self.policymaker()?;
-        self.visible(vhost)
+        self.visible(vhost)?;
+        if self.user.is_administrator() { Ok(()) } else { self.inside(vhost) }
     }
 
     /// A virtual host that exists and that may be seen.
@@ -71,6 +74,20 @@ impl<N: Node> Call<'_, N> {
         self.user.is_monitor() || self.state.permission(vhost, self.by()).is_some()
     }
 
+    /// Whether connections and limits of a user may be seen.
+    pub(super) fn sees_client(&self, user: &str) -> bool {
+        self.user.is_monitor() || self.by() == user
+    }
+
+    /// Lets those pass who may see connections and limits of a user.
+    pub(super) fn client_visible(&self, user: &str) -> Outcome<()> {
+        if self.sees_client(user) {
+            Ok(())
+        } else {
+            Err(Failure::not_authorised("User not authorised to access object"))
+        }
+    }
+
     /// The virtual hosts of a list: the named one, or all that may be seen.
     pub(super) fn vhosts(&self, vhost: Option<&str>) -> Outcome<Vec<&Vhost>> {
         if let Some(name) = vhost {
@@ -84,6 +101,7 @@ impl<N: Node> Call<'_, N> {
     }
 }
 
+/// What a virtual host is to those who may not see it: as if it were not there.
 fn not_visible() -> Failure {
-    Failure::not_authorised("User not authorised to access virtual host")
+    Failure::new(StatusCode::NOT_FOUND, "not_found", "Not Found")
 }

@@ -11,6 +11,7 @@ use super::resource::{BindingEnd, Ends, Key};
 use super::{exchanges, queues};
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
+use crate::http::name::short;
 use crate::http::{list, table, uri};
 use crate::node::Node;
 use crate::view::topology::BindingRequest;
@@ -67,7 +68,7 @@ pub(super) fn between<N: Node>(call: &Call<'_, N>, ends: &Ends) -> Outcome<Answe
 /// `POST /bindings/VHOST/e/SOURCE/q/DESTINATION`: 201 with the place of the binding, new or not.
 pub(super) async fn post<N: Node>(call: &Call<'_, N>, ends: &Ends) -> Outcome<Answer> {
     call.inside(&ends.vhost)?;
-    let routing_key = call.body.text_or("routing_key", Some(""))?;
+    let routing_key = short("routing_key", call.body.text_or("routing_key", Some(""))?)?;
     let arguments = table::from_json(&call.body.object("arguments")?)?;
     let key = Binding {
         vhost: ends.vhost.as_str().into(),

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::to_bytes;
 use axum::extract::{ConnectInfo, Request};
@@ -10,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use metadata::access::LoginRefusal;
 use metadata::objects::user::User;
 use metadata::state::State;
+use tokio::time::timeout;
 
 use super::resource::Resource;
 use crate::http::answer::Answer;
@@ -22,6 +24,10 @@ use crate::sampler::{Board, Rates};
 
 /// The largest request body.
 const BODY_MAX: usize = 20_000_000;
+/// The largest body of a login, which anybody may send.
+const LOGIN_MAX: usize = 16_384;
+/// How long a request's body may take to come.
+const BODY_PATIENCE: Duration = Duration::from_mins(2);
 
 /// The API of one node.
 #[derive(Debug)]
@@ -100,14 +106,14 @@ impl<N: Node> Api<N> {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         if let Resource::Login = resource {
-            let bytes = read(body).await?;
+            let bytes = read(body, LOGIN_MAX).await?;
             return Ok(self.login(&bytes, peer)?.into_response());
         }
         if resource.is_open() {
             return Ok(super::health::open(self.node.as_ref(), &resource).await?.into_response());
         }
         let user = self.authenticate(&parts.headers, peer)?;
-        let bytes = read(body).await?;
+        let bytes = read(body, BODY_MAX).await?;
         let body = match (&resource, method.as_str()) {
             (_, "GET" | "HEAD") => Body::default(),
             (Resource::Definitions(_), "POST") => super::definitions::body(&parts.headers, &bytes)?,
@@ -140,7 +146,7 @@ impl<N: Node> Api<N> {
         let user = self.node.authenticate(&credentials.user, &credentials.password, peer).map_err(
             |refusal| match refusal {
                 LoginRefusal::LoopbackOnly => {
-                    Failure::not_authenticated("User can only log in via localhost")
+                    Failure::not_authorised("User can only log in via localhost")
                 }
                 LoginRefusal::UnknownUser | LoginRefusal::WrongPassword => {
                     Failure::not_authenticated("Not_Authorized")
@@ -178,10 +184,17 @@ fn vhost_name(state: &State, segment: &Segment) -> String {
     segment.text.clone()
 }
 
-async fn read(body: axum::body::Body) -> Outcome<axum::body::Bytes> {
-    to_bytes(body, BODY_MAX)
-        .await
-        .map_err(|_| Failure::bad_request("Exceeded HTTP request body size limit"))
+/// The whole body of a request.
+async fn read(body: axum::body::Body, bytes_max: usize) -> Outcome<axum::body::Bytes> {
+    match timeout(BODY_PATIENCE, to_bytes(body, bytes_max)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(_)) => Err(Failure::bad_request("Exceeded HTTP request body size limit")),
+        Err(_) => Err(Failure::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "request_timeout",
+            "the request's body did not come in time",
+        )),
+    }
 }
 
 fn options(methods: &[&str]) -> Response {

@@ -28,8 +28,9 @@ pub(super) async fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Ou
 
 /// `GET /connections/username/USER`.
 pub(super) async fn list_user<N: Node>(call: &Call<'_, N>, user: &str) -> Outcome<Answer> {
+    call.client_visible(user)?;
     let mut connections = call.node.connections().await;
-    connections.retain(|connection| call.sees_client(&connection.user) && connection.user == user);
+    connections.retain(|connection| connection.user == user);
     respond(call, &connections)
 }
 
@@ -88,9 +89,7 @@ pub(super) async fn channel<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<
     let channels = call.node.channels().await;
     let channel =
         channels.iter().find(|channel| channel.name() == name).ok_or_else(Failure::not_found)?;
-    if !call.sees_client(&channel.user) {
-        return Err(Failure::not_authorised("User not authorised to access object"));
-    }
+    call.client_visible(&channel.user)?;
     let node = call.node.stats().name;
     let own = call.node.consumers().await.into_iter().filter(|consumer| {
         consumer.connection_name == channel.connection_name && consumer.channel == channel.number
@@ -103,13 +102,6 @@ pub(super) async fn channel<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<
     Ok(list::one(item, &call.query))
 }
 
-impl<N: Node> Call<'_, N> {
-    /// Whether the connections of a user may be seen.
-    fn sees_client(&self, user: &str) -> bool {
-        self.user.is_monitor() || self.by() == user
-    }
-}
-
 fn reason<'a, N>(call: &'a Call<'_, N>) -> &'a str {
     call.headers.get("x-reason").and_then(|value| value.to_str().ok()).unwrap_or(REASON)
 }
@@ -118,11 +110,8 @@ async fn find<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<ConnectionInfo
     let connections = call.node.connections().await;
     let found = connections.into_iter().find(|connection| connection.name == name);
     let found = found.ok_or_else(Failure::not_found)?;
-    if call.sees_client(&found.user) {
-        Ok(found)
-    } else {
-        Err(Failure::not_authorised("User not authorised to access object"))
-    }
+    call.client_visible(&found.user)?;
+    Ok(found)
 }
 
 fn respond<N: Node>(call: &Call<'_, N>, connections: &[ConnectionInfo]) -> Outcome<Answer> {

@@ -19,6 +19,7 @@ use crate::clock::now_ms;
 use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::failure::{Failure, Outcome};
+use crate::http::name::{name, short};
 use crate::http::table;
 use crate::node::Node;
 use crate::version;
@@ -203,9 +204,7 @@ pub(super) async fn import<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> 
                 skipped.push(json!({"object": what, "reason": refusal.text}));
             }
             Err(refusal) => {
-                let mut failure = Failure::from(refusal);
-                failure.reason = format!("{what}: {}", failure.reason);
-                return Err(failure);
+                return Err(Failure::bad_request(format!("{what}: {}", refusal.text)));
             }
         }
     }
@@ -358,7 +357,7 @@ fn add_parameter(
 fn exchange(entry: &Body, vhost: &str, by: &str) -> Outcome<DeclareExchange> {
     Ok(DeclareExchange {
         vhost: vhost.into(),
-        name: entry.text("name")?.into(),
+        name: name("exchange", entry.text("name")?)?.into(),
         kind: entry.text_or("type", Some("direct"))?.into(),
         durable: entry.flag("durable", true)?,
         auto_delete: entry.flag("auto_delete", false)?,
@@ -377,7 +376,7 @@ fn queue(entry: &Body, vhost: &str, by: &str) -> Outcome<DeclareQueue> {
     }
     Ok(DeclareQueue {
         vhost: vhost.into(),
-        name: entry.text("name")?.into(),
+        name: name("queue", entry.text("name")?)?.into(),
         generated: true,
         durable: entry.flag("durable", true)?,
         auto_delete: entry.flag("auto_delete", false)?,
@@ -399,7 +398,7 @@ fn binding(entry: &Body, vhost: &str) -> Outcome<Binding> {
                 return Err(Failure::bad_request(format!("unknown destination_type: {other}")));
             }
         },
-        routing_key: entry.text_or("routing_key", Some(""))?.into(),
+        routing_key: short("routing_key", entry.text_or("routing_key", Some(""))?)?.into(),
         arguments: table::from_json(&entry.object("arguments")?)?,
     })
 }

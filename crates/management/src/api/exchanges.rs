@@ -7,7 +7,7 @@ use super::call::Call;
 use super::stats;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
-use crate::http::{list, table};
+use crate::http::{self, list, table};
 use crate::node::Node;
 use crate::view::topology::{ExchangeDeclaration, ExchangeDeletion};
 
@@ -33,7 +33,7 @@ pub(super) async fn put<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) ->
     call.inside(vhost)?;
     let declaration = ExchangeDeclaration {
         vhost: vhost.to_owned(),
-        exchange: name.to_owned(),
+        exchange: http::name::short("exchange name", name.to_owned())?,
         kind: call.body.text_or("type", Some("direct"))?,
         durable: call.body.flag("durable", false)?,
         auto_delete: call.body.flag("auto_delete", false)?,

@@ -22,7 +22,6 @@ const FLAGS: [(&str, &str, &str); 7] = [
 
 /// `GET /feature-flags`.
 pub(super) fn flags<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
-    call.administrator()?;
     let show = |(name, desc, stability): &(&str, &str, &str)| {
         json!({
             "name": name,
@@ -47,14 +46,12 @@ pub(super) fn enable<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer>
 
 /// `GET /deprecated-features`: what RabbitMQ has deprecated and what is here for good.
 pub(super) fn deprecated<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
-    call.administrator()?;
     list::respond([show_deprecated(GLOBAL_QOS), show_deprecated(TRANSIENT)], &call.query)
 }
 
 /// `GET /deprecated-features/used`. Whether channels have a limit of their own is known to them
 /// alone, so that only queues are looked at.
 pub(super) fn used_deprecated<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
-    call.administrator()?;
     let is_used =
         call.state.all_queues().any(|queue| !queue.durable && queue.exclusive_owner.is_none());
     list::respond(is_used.then(|| show_deprecated(TRANSIENT)), &call.query)

@@ -73,11 +73,14 @@ pub(super) fn vhost_limit(name: &str) -> Outcome<VhostLimit> {
     VhostLimit::parse(name).ok_or_else(|| unrecognised(name))
 }
 
-/// `GET /user-limits`, `/user-limits/USER`: users without limits are left out.
+/// `GET /user-limits`, `/user-limits/USER`: users without limits are left out. Everybody sees his own.
 pub(super) fn list_user<N: Node>(call: &Call<'_, N>, user: Option<&str>) -> Outcome<Answer> {
-    call.administrator()?;
-    if let Some(user) = user {
-        users::find(call, user)?;
+    match user {
+        None => call.administrator()?,
+        Some(user) => {
+            call.client_visible(user)?;
+            users::find(call, user)?;
+        }
     }
     let users = call.state.users().filter(|known| user.is_none_or(|name| &*known.name == name));
     let items = users.filter_map(|user| {
@@ -94,7 +97,7 @@ fn user_limits<N: Node>(call: &Call<'_, N>, user: &str) -> Map<String, Value> {
 
 /// `GET /user-limits/USER/NAME`.
 pub(super) fn get_user<N: Node>(call: &Call<'_, N>, user: &str, name: &str) -> Outcome<Answer> {
-    call.administrator()?;
+    call.client_visible(user)?;
     match user_limits(call, user).remove(name) {
         Some(value) => Ok(Answer::Json(json!({"user": user, "value": {name: value}}))),
         None => Err(Failure::not_found()),

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use metadata::refusal::Refusal;
 use model::message::Message;
 use serde_json::{Value, json};
 
@@ -10,12 +11,16 @@ use super::call::Call;
 use crate::http::answer::Answer;
 use crate::http::body::missing;
 use crate::http::failure::{Failure, Outcome};
+use crate::http::name::short;
 use crate::http::properties;
 use crate::node::Node;
 use crate::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 
 /// The most messages that one request gets.
 const COUNT_MAX: i64 = 100_000;
+/// The most bytes of messages that one request gets; the last one may exceed it. All of them are in
+/// memory until the answer is sent.
+const BYTES_MAX: usize = 32 << 20;
 
 /// `POST /exchanges/VHOST/NAME/publish`.
 pub(super) async fn publish<N: Node>(
@@ -27,10 +32,7 @@ pub(super) async fn publish<N: Node>(
     if call.state.exchange(vhost, name).is_none() {
         return Err(Failure::new(StatusCode::NOT_FOUND, "not_found", "exchange_not_found"));
     }
-    let routing_key = call.body.text("routing_key")?;
-    if routing_key.len() > 255 {
-        return Err(Failure::bad_request("routing_key is longer than 255 bytes"));
-    }
+    let routing_key = short("routing_key", call.body.text("routing_key")?)?;
     if call.body.get("properties").is_none() {
         return Err(missing("properties"));
     }
@@ -50,7 +52,7 @@ pub(super) async fn publish<N: Node>(
         message: Message::from_parts(name, &routing_key, &properties, &body),
         user: call.by().to_owned(),
     };
-    match call.node.publish(request).await? {
+    match call.node.publish(request).await.map_err(|refusal| refused(&refusal))? {
         PublishOutcome::Routed => Ok(Answer::Json(json!({"routed": true}))),
         PublishOutcome::Unroutable => Ok(Answer::Json(json!({"routed": false}))),
         PublishOutcome::Rejected => {
@@ -63,6 +65,11 @@ pub(super) async fn publish<N: Node>(
             Err(Failure::unavailable("publishers are blocked: a resource alarm is in effect"))
         }
     }
+}
+
+/// RabbitMQ publishes over HTTP by a channel of its own, and tells how that was closed.
+fn refused(refusal: &Refusal) -> Failure {
+    Failure::bad_request(format!("{} {refusal}", refusal.code))
 }
 
 /// `POST /queues/VHOST/NAME/get`.
@@ -102,6 +109,7 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) ->
         vhost: vhost.to_owned(),
         queue: name.to_owned(),
         count,
+        bytes_max: BYTES_MAX,
         mode,
         user: call.by().to_owned(),
     };

@@ -115,7 +115,7 @@ pub(super) async fn rename_cluster<N: Node>(call: &Call<'_, N>) -> Outcome<Answe
 
 /// `GET /auth/attempts/NODE`.
 pub(super) fn auth_attempts<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    call.administrator()?;
+    call.monitor()?;
     named(call, name)?;
     let auth = call.node.counters().auth;
     Ok(Answer::Json(json!([{

@@ -31,11 +31,10 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     let node = call.node.stats();
     let counters = call.node.counters();
     let vhosts = call.vhosts(None)?;
-    let sees_client = |user: &str| call.user.is_monitor() || call.by() == user;
     let connections = call.node.connections().await;
-    let connections = connections.iter().filter(|one| sees_client(&one.user)).count();
+    let connections = connections.iter().filter(|one| call.sees_client(&one.user)).count();
     let channels = call.node.channels().await;
-    let channels = channels.iter().filter(|one| sees_client(&one.user)).count();
+    let channels = channels.iter().filter(|one| call.sees_client(&one.user)).count();
     let consumers = call.node.consumers().await;
     let consumers = consumers.iter().filter(|one| call.sees(&one.vhost)).count();
     let queues: usize = vhosts.iter().map(|vhost| call.state.queue_count(&vhost.name)).sum();

@@ -86,14 +86,14 @@ pub(super) fn parse(component: &str, vhost: &str, name: &str, value: Value) -> O
 
 /// `GET /global-parameters`.
 pub(super) fn list_global<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
-    call.administrator()?;
+    call.policymaker()?;
     let items = call.state.global_parameters().map(|parameter| show_global(parameter));
     list::respond(items, &call.query)
 }
 
 /// `GET /global-parameters/NAME`.
 pub(super) fn get_global<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    call.administrator()?;
+    call.policymaker()?;
     let found = call.state.global_parameter(name).ok_or_else(Failure::not_found)?;
     Ok(list::one(show_global(found), &call.query))
 }

@@ -18,7 +18,6 @@ pub(super) fn list<N: Node>(
     which: PolicyList,
     vhost: Option<&str>,
 ) -> Outcome<Answer> {
-    call.policymaker()?;
     let vhosts = call.vhosts(vhost)?;
     let items = vhosts.iter().flat_map(|vhost| match which {
         PolicyList::Users => call.state.policies(&vhost.name).map(show).collect::<Vec<_>>(),
@@ -34,7 +33,7 @@ pub(super) fn get<N: Node>(
     vhost: &str,
     name: &str,
 ) -> Outcome<Answer> {
-    call.policymaker_in(vhost)?;
+    call.visible(vhost)?;
     Ok(list::one(show(find(call, which, vhost, name)?), &call.query))
 }
 
@@ -100,9 +99,9 @@ pub(super) fn parse(body: &Body, vhost: &str, name: &str) -> Outcome<Policy> {
     if body.get("definition").is_none() {
         return Err(missing("definition"));
     }
-    let apply_to = match body.get("apply-to").and_then(Value::as_str) {
-        None | Some("") => ApplyTo::All,
-        Some(word) => ApplyTo::parse(word).ok_or_else(|| {
+    let apply_to = match body.text_or("apply-to", Some(""))?.as_str() {
+        "" => ApplyTo::All,
+        word => ApplyTo::parse(word).ok_or_else(|| {
             Failure::bad_request(format!(
                 "Validation failed\n\napply-to '{word}' unrecognised; should be one of: 'queues', \
                  'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'\n"

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use amq_protocol_types::AMQPValue;
 use metadata::objects::queue::Queue;
 use metadata::state::State;
 use model::id::{ConnectionId, QueueId};
@@ -11,7 +12,7 @@ use super::call::Call;
 use super::{consumers, stats};
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
-use crate::http::{list, table};
+use crate::http::{self, list, table};
 use crate::node::Node;
 use crate::sampler::{Depth, Rates, details};
 use crate::view::connection::ConnectionInfo;
@@ -67,17 +68,16 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) ->
 /// `PUT /queues/VHOST/NAME`.
 pub(super) async fn put<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) -> Outcome<Answer> {
     call.inside(vhost)?;
+    let queue = http::name::name("queue", name.to_owned())?;
     let mut arguments = table::from_json(&call.body.object("arguments")?)?;
     // rabbitmqadmin sends the type beside the arguments.
-    if let Some(kind) = call.body.get("queue_type").and_then(Value::as_str)
-        && !arguments.contains_key("x-queue-type")
-    {
-        arguments
-            .insert("x-queue-type".into(), amq_protocol_types::AMQPValue::LongString(kind.into()));
+    if call.body.get("queue_type").is_some() && !arguments.contains_key("x-queue-type") {
+        let kind = AMQPValue::LongString(call.body.text("queue_type")?.into());
+        arguments.insert("x-queue-type".into(), kind);
     }
     let declaration = QueueDeclaration {
         vhost: vhost.to_owned(),
-        queue: name.to_owned(),
+        queue,
         durable: call.body.flag("durable", false)?,
         auto_delete: call.body.flag("auto_delete", false)?,
         arguments,

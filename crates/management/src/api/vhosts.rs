@@ -26,10 +26,8 @@ pub(super) async fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
 
 /// `GET /vhosts/VHOST`.
 pub(super) async fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    call.visible(name)?;
     let vhost = find(call, name)?;
-    if !call.sees(name) {
-        call.visible(name)?;
-    }
     let totals = Totals::by_vhost(call).await;
     Ok(list::one(show(call, vhost, &totals), &call.query))
 }
@@ -103,9 +101,8 @@ pub(super) fn parse(body: &Body, old: Option<&Vhost>, name: &str) -> Outcome<Vho
         if let Some(tags) = fields.words("tags")? {
             vhost.tags = tags;
         }
-        if let Some(kind) = fields.get("default_queue_type") {
-            let kind = kind.as_str().unwrap_or_default();
-            vhost.default_queue_type = match kind {
+        if fields.get("default_queue_type").is_some() {
+            vhost.default_queue_type = match fields.text("default_queue_type")?.as_str() {
                 // What RabbitMQ and its tools write for "none".
                 "" | "undefined" => None,
                 "classic" | "rabbit_classic_queue" => Some("classic".to_owned()),

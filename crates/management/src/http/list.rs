@@ -109,22 +109,33 @@ impl Page {
         if query.get("page").is_none() && !query.is_true("pagination") {
             return Ok(None);
         }
-        let number = |key: &str, default: usize, max: usize| match query.get(key) {
-            None | Some("") => Ok(default),
-            Some(text) => match text.parse::<usize>() {
-                Ok(number) if (1..=max).contains(&number) => Ok(number),
-                Ok(number) => Err(Failure::new(
-                    StatusCode::BAD_REQUEST,
-                    "invalid_pagination_parameters",
-                    format!("Invalid pagination parameters: {key} {number} (1 to {max})"),
-                )),
+        let given = |key: &str| match query.get(key).filter(|text| !text.is_empty()) {
+            None => Ok(None),
+            Some(text) => match text.parse::<i64>() {
+                Ok(number) => Ok(Some(number)),
                 Err(_) => Err(Failure::bad_request("Pagination parameters are invalid")),
             },
         };
-        Ok(Some(Self {
-            number: number("page", 1, usize::MAX / PAGE_SIZE_MAX)?,
-            size: number("page_size", PAGE_SIZE, PAGE_SIZE_MAX)?,
-        }))
+        let (page, page_size) = (given("page")?, given("page_size")?);
+        let within = |number: Option<i64>, default: usize, max: usize| match number {
+            None => Some(default),
+            Some(number) => usize::try_from(number).ok().filter(|n| (1..=max).contains(n)),
+        };
+        let number = within(page, 1, usize::MAX / PAGE_SIZE_MAX);
+        let size = within(page_size, PAGE_SIZE, PAGE_SIZE_MAX);
+        let (Some(number), Some(size)) = (number, size) else {
+            let shown = |number: Option<i64>| number.map_or("undefined".into(), |n| n.to_string());
+            return Err(Failure::new(
+                StatusCode::BAD_REQUEST,
+                "invalid_pagination_parameters",
+                format!(
+                    "Invalid pagination parameters: page number {}, page size {}",
+                    shown(page),
+                    shown(page_size)
+                ),
+            ));
+        };
+        Ok(Some(Self { number, size }))
     }
 }
 
@@ -253,6 +264,7 @@ mod tests {
         assert_eq!(check("page=0"), "invalid_pagination_parameters");
         assert_eq!(check("page=x"), "bad_request");
         assert_eq!(check("page=1&page_size=501"), "invalid_pagination_parameters");
+        assert_eq!(check("page=1&page_size=-1"), "invalid_pagination_parameters");
         assert_eq!(check("page=1&name=(&use_regex=true"), "bad_request");
     }
 }

@@ -38,6 +38,8 @@ pub struct GetRequest {
     pub queue: String,
     /// At most so many.
     pub count: u32,
+    /// No more once properties and bodies of those taken have so many bytes.
+    pub bytes_max: usize,
     /// What becomes of them.
     pub mode: GetMode,
     /// Who reads: permissions are checked as for AMQP.

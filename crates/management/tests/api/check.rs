@@ -95,6 +95,16 @@ impl Asker {
         headers: &[(&str, &str)],
         body: String,
     ) -> Got {
+        self.send_body(method, path, headers, Body::from(body)).await
+    }
+
+    pub(crate) async fn send_body(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Body,
+    ) -> Got {
         let api = Api { node: Arc::clone(&self.node), rates: Arc::clone(&self.rates) };
         let mut request = Request::builder().method(method).uri(format!("/api/{path}"));
         if let Some((user, password)) = &self.credentials {
@@ -104,7 +114,7 @@ impl Asker {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        ask(router(api), request.body(Body::from(body)).unwrap()).await
+        ask(router(api), request.body(body).unwrap()).await
     }
 
     /// Scrapes.

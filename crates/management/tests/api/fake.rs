@@ -267,7 +267,13 @@ impl Node for Fake {
         let id = self.id(&request.vhost, &request.queue)?;
         let mut inner = self.inner.lock();
         let messages = inner.queues.get_mut(&id).unwrap();
-        let count = messages.len().min(request.count as usize);
+        let mut bytes = 0;
+        let fitting = messages.iter().take_while(|(message, _)| {
+            let fits = bytes < request.bytes_max;
+            bytes += message.body().len();
+            fits
+        });
+        let count = fitting.count().min(request.count as usize);
         let taken: Vec<_> = messages.drain(..count).collect();
         let rest = messages.len();
         let got = taken.iter().enumerate().map(|(at, (message, redelivered))| GotMessage {

@@ -116,3 +116,11 @@ async fn queues_are_purged() {
     assert_eq!(asker.get("queues/%2F/q").await.json["messages"], 0);
     assert_eq!(asker.delete("queues/%2F/q?if-empty=true").await.status, 204);
 }
+
+#[tokio::test]
+async fn one_request_gets_no_more_than_fits_into_memory() {
+    let large = "x".repeat(17 << 20);
+    let asker = with_messages(&[&large, &large, &large]).await;
+    let got = asker.post("queues/%2F/q/get", get(5, "ack_requeue_true")).await;
+    assert_eq!(got.json.as_array().unwrap().len(), 2);
+}

@@ -1,5 +1,6 @@
 //! Paths, methods, encodings.
 
+use axum::body::Body;
 use serde_json::json;
 
 use crate::check::asker;
@@ -95,5 +96,43 @@ async fn bad_bodies_are_refused() {
     assert_eq!(put("vhost-limits/%2F/max-queues", "{}").await, 400);
     assert_eq!(put("vhost-limits/%2F/nonsense", r#"{"value":1}"#).await, 400);
     assert_eq!(put("parameters/nonsense/%2F/x", r#"{"value":1}"#).await, 400);
+    assert_eq!(put("vhosts/v", r#"{"default_queue_type":5}"#).await, 400);
+    assert_eq!(
+        put("policies/%2F/p", r#"{"pattern":".*","definition":{"expires":1},"apply-to":5}"#).await,
+        400
+    );
     assert_eq!(put("queues/%2F/q", "").await, 201);
+}
+
+#[tokio::test]
+async fn names_that_amqp_cannot_carry_are_refused() {
+    let asker = asker();
+    let long = "x".repeat(256);
+    let got = asker.put(&format!("queues/%2F/{long}"), json!({})).await;
+    assert_eq!(got.refusal(), (400, "queue name is longer than 255 bytes"));
+    let got = asker.put(&format!("exchanges/%2F/{long}"), json!({"type": "direct"})).await;
+    assert_eq!(got.refusal(), (400, "exchange name is longer than 255 bytes"));
+    let longest = "x".repeat(255);
+    assert_eq!(asker.put(&format!("queues/%2F/{longest}"), json!({})).await.status, 201);
+    let path = format!("bindings/%2F/e/amq.direct/q/{longest}");
+    let got = asker.post(&path, json!({"routing_key": long})).await;
+    assert_eq!(got.refusal(), (400, "routing_key is longer than 255 bytes"));
+    for object in [
+        json!({"queues": [{"vhost": "/", "name": long}]}),
+        json!({"queues": [{"vhost": "/", "name": ""}]}),
+        json!({"exchanges": [{"vhost": "/", "name": long}]}),
+        json!({"bindings": [{
+            "vhost": "/", "source": "amq.direct", "destination": longest, "routing_key": long,
+        }]}),
+    ] {
+        assert_eq!(asker.post("definitions", object.clone()).await.status, 400, "{object}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let asker = asker();
+    let never = futures_util::stream::pending::<std::io::Result<Vec<u8>>>();
+    let got = asker.send_body("PUT", "queues/%2F/q", &[], Body::from_stream(never)).await;
+    assert_eq!((got.status, &got.json["error"]), (408, &json!("request_timeout")));
 }
