@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps check fix test cases acceptance run build bench fuzz doc image clean
+.PHONY: help deps compiler check fix test cases acceptance run build bench fuzz doc image clean
 
 cargo := xtask/cargo.sh
 package := $(if $(CRATE),-p $(CRATE),--workspace)
@@ -14,9 +14,13 @@ help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | column -t -s '|'
 
 deps: ## install what is missing (Debian packages, cargo-nextest) and compile RocksDB once per machine
-	@xtask/deps.sh
+	@xtask/deps.sh test
 
-check: deps ## static checks, never writes: format, lints, documentation
+# The part of it that a build needs: who only runs a node shall not wait for the tools of the tests.
+compiler:
+	@xtask/deps.sh build
+
+check: compiler ## static checks, never writes: format, lints, documentation
 	$(cargo) fmt --all --check
 	$(cargo) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(cargo) doc --workspace --no-deps --locked --quiet
@@ -30,27 +34,27 @@ test: deps ## all tests, or those of one crate: make test CRATE=queue
 	$(if $(e2e),$(cargo) build --locked --bins)
 	$(if $(e2e),export E2E_PYTHON=$$(xtask/python.sh);) $(cargo) nextest run --locked $(package) $(ARGS)
 
-cases: build ## the black-box cases at full counts against the release build
+cases: deps build ## the black-box cases at full counts against the release build
 	CASES=full E2E_PYTHON=$$(xtask/python.sh) LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) nextest run --locked -p e2e --profile cases $(ARGS)
 
 acceptance: build ## one acceptance line with its figure: make acceptance LINE=A5
 	LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) run --release --locked -p e2e --bin acceptance -- $(LINE) $(ARGS)
 
-run: deps ## one node, data in ./data: make run ARGS='--set listeners.amqp=127.0.0.1:5673'
+run: compiler ## one node, data in ./data: make run ARGS='--set listeners.amqp=127.0.0.1:5673'
 	$(cargo) build --release --locked -p broker --bin leveret
 	exec $$($(cargo) target)/release/leveret --set data_dir=data $(ARGS)
 
-build: deps ## release binaries leveret, leveretctl, leveret-perf in the target folder
+build: compiler ## release binaries leveret, leveretctl, leveret-perf in the target folder
 	$(cargo) build --release --locked --bin leveret --bin leveretctl --bin leveret-perf
 	@ls -lh $$($(cargo) target)/release/leveret{,ctl,-perf}
 
 bench: build ## compare with another broker in the same run: make bench PEER_URI=amqp://… PEER_PID=…
 	PEER_URI='$(PEER_URI)' PEER_PID='$(PEER_PID)' ONLY='$(ONLY)' xtask/bench.sh
 
-fuzz: deps ## ten minutes for each fuzzer: make fuzz TARGET=frames SECONDS_EACH=60
+fuzz: compiler ## ten minutes for each fuzzer: make fuzz TARGET=frames SECONDS_EACH=60
 	TARGET='$(TARGET)' SECONDS_EACH='$(SECONDS_EACH)' xtask/fuzz.sh
 
-doc: deps ## API documentation of the workspace
+doc: compiler ## API documentation of the workspace
 	$(cargo) doc --workspace --no-deps --locked
 
 image: ## container image leveret:latest
