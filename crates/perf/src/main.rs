@@ -14,6 +14,10 @@ fn main() -> ExitCode {
     let done = match line.command {
         Some(Command::Compare(compare)) => perf::compare::run(&compare).map(|()| true),
         None => {
+            if let Err(error) = line.options.check() {
+                drop(writeln!(std::io::stderr(), "leveret-perf: {error}"));
+                return ExitCode::from(2);
+            }
             let json = line.options.json;
             perf::run::run(line.options).map(|outcome| {
                 let report = Report::of(&outcome);

@@ -209,10 +209,15 @@ impl Options {
         if self.exclusive && usize::from(self.consumers) != self.queue_names().len() {
             return Err("--exclusive needs exactly one consumer per queue".to_owned());
         }
-        if self.duration.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9)) {
-            return Err("--duration is not a number of seconds".to_owned());
+        for (name, seconds) in [("duration", self.duration), ("stall", Some(self.stall))] {
+            if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9)) {
+                return Err(format!("--{name} is not a number of seconds"));
+            }
         }
-        Ok(())
+        match &self.queue_args {
+            Some(text) => crate::arguments::parse(text).map(drop),
+            None => Ok(()),
+        }
     }
 }
 
@@ -244,6 +249,9 @@ mod tests {
             "leveret-perf --exclusive --queues 2",
             Err("--exclusive needs exactly one consumer per queue"),
         );
+        check("leveret-perf --stall 0", Err("--stall is not a number of seconds"));
+        check("leveret-perf --duration nan", Err("--duration is not a number of seconds"));
+        check("leveret-perf --queue-args 5", Err("--queue-args must be a JSON object, not 5"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Published {
     pub acked: u64,
     /// Refused.
     pub nacked: u64,
-    /// Numbers of messages that were neither confirmed nor refused at the end.
+    /// Numbers of messages that were written, and neither confirmed nor refused at the end.
     pub unconfirmed: Vec<u64>,
     /// Came back as unroutable.
     pub returned: u64,
@@ -124,7 +124,7 @@ impl<'a> Publisher<'a> {
         let stall = Duration::try_from_secs_f64(self.load.options.stall)?;
         loop {
             let stopped = self.load.stop_publishing.load(Ordering::Acquire);
-            let before = (self.sent, self.confirms.open());
+            let before = (self.sent, self.confirms.open(), self.client.output.len());
             let due = if stopped { None } else { self.fill(start) };
             let finished = stopped || self.sent >= self.limit;
             if finished && self.client.output.is_empty() && self.confirms.open() == 0 {
@@ -132,7 +132,8 @@ impl<'a> Publisher<'a> {
             }
             self.client.turn(due).await?;
             self.read()?;
-            if !finished || before != (self.sent, self.confirms.open()) {
+            let after = (self.sent, self.confirms.open(), self.client.output.len());
+            if !finished || before != after {
                 progress = Instant::now();
             } else if progress.elapsed() > stall || self.load.failure().is_some() {
                 break;
@@ -141,12 +142,15 @@ impl<'a> Publisher<'a> {
         let end = Instant::now();
         // what the broker did not take any more was never published; its beginning may have been
         let unsent = self.client.output.len().div_ceil(self.template.len()) as u64;
-        self.sent -= unsent.min(self.sent);
+        // it may be a heartbeat
+        let unsent = unsent.min(self.sent);
+        self.sent -= unsent;
         self.load.published.fetch_sub(unsent, Ordering::Relaxed);
         self.blocked += self.blocked_since.map_or(Duration::ZERO, |since| since.elapsed());
         let Self { client, confirms, sent, returned, blocked, confirm, .. } = self;
         let server = client.server.clone();
-        let unconfirmed = confirms.open_tags().map(|tag| tag - 1).collect();
+        let unconfirmed =
+            confirms.open_tags().map(|tag| tag - 1).take_while(|number| *number < sent).collect();
         let (acked, nacked) = (confirms.acked, confirms.nacked);
         if unsent == 0 {
             client.close().await?;
@@ -169,8 +173,11 @@ impl<'a> Publisher<'a> {
             let allowed = u64::try_from(micros * u128::from(rate) / 1_000_000).unwrap_or(u64::MAX);
             quota = quota.min((allowed + 1).saturating_sub(self.sent));
             let next = u128::from(self.sent + quota) * 1_000_000 / u128::from(rate);
-            let next = Duration::from_micros(u64::try_from(next).unwrap_or(u64::MAX));
-            due = start.checked_add(next);
+            // in the past: it is not the rate that holds it back
+            if next > micros {
+                let next = Duration::from_micros(u64::try_from(next).unwrap_or(u64::MAX));
+                due = start.checked_add(next);
+            }
         }
         let output = &mut self.client.output;
         if let Some(batch) = self.load.options.batch {

@@ -36,7 +36,7 @@ pub struct Report {
     pub latency: Option<Percentiles>,
     /// With `--verify`.
     pub verify: Option<Verify>,
-    /// The consumers gave up waiting.
+    /// The consumers gave up waiting, or the publishers could not write all of `--messages`.
     pub stalled: bool,
     /// With `--broker-pid`.
     pub broker: Option<Cost>,
@@ -144,7 +144,9 @@ impl Report {
             redelivered: outcome.consumed.iter().map(|one| one.redelivered).sum(),
             latency: percentiles(outcome.consumed.iter().map(|one| &one.latency)),
             verify,
-            stalled: outcome.stalled,
+            stalled: outcome.stalled
+                || options.publishers > 0
+                    && options.messages.is_some_and(|messages| published < messages),
             broker: outcome.broker.map(cost),
             client: cost(outcome.client),
         }
@@ -279,7 +281,7 @@ impl fmt::Display for Report {
             writeln!(out)?;
         }
         if self.stalled {
-            writeln!(out, "STALLED      nothing arrived any more")?;
+            writeln!(out, "STALLED      nothing moved any more")?;
         }
         for (name, cost) in [("broker", self.broker.as_ref()), ("client", Some(&self.client))] {
             let Some(Cost { cpu_us_per_message, cores, sample }) = cost else { continue };

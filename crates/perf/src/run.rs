@@ -111,6 +111,17 @@ fn block_on<F: Future>(future: F) -> Result<F::Output> {
     Ok(runtime.block_on(future))
 }
 
+/// Ends the run if its thread panics: the others would wait for it for ever.
+struct Guard<'a>(&'a Load);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("a thread panicked".to_owned());
+        }
+    }
+}
+
 /// Runs a thread's work; a failure ends the whole run.
 fn guarded<T>(
     load: &Load,
@@ -118,6 +129,7 @@ fn guarded<T>(
     index: u16,
     work: impl Future<Output = Result<T>>,
 ) -> Option<T> {
+    let _guard = Guard(load);
     match block_on(work).and_then(|result| result) {
         Ok(done) => Some(done),
         Err(error) => {
@@ -180,9 +192,10 @@ fn watch(load: &Load) -> Result<Watched> {
             moved = now;
             continue;
         }
+        let published = load.published.load(Ordering::Relaxed);
         let expected = match options.publishers {
             0 => options.messages.unwrap_or(u64::MAX),
-            _ => load.published.load(Ordering::Relaxed) - load.refused.load(Ordering::Relaxed),
+            _ => published.saturating_sub(load.refused.load(Ordering::Relaxed)),
         };
         if !options.drains() {
             break;

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     NoConfirm,
     Close,
     WrongConfirm,
+    /// Reads nothing any more once a message has come.
+    Deaf,
 }
 
 pub(crate) struct Broker {
@@ -173,6 +175,9 @@ impl Session {
                 self.answer(0, &AMQPClass::Connection(Connection::Close(close)))?;
             }
             (Fault::WrongConfirm, _) => confirm(9999, false),
+            (Fault::Deaf, _) => loop {
+                std::thread::park();
+            },
             (Fault::NoConfirm, Some(at)) => {
                 (first..100).for_each(|tag| confirm(tag, false));
                 (101..=self.count).for_each(|tag| confirm(tag, false));

@@ -65,6 +65,17 @@ fn without_confirms_nothing_is_promised() {
 }
 
 #[test]
+fn what_cannot_be_written_is_no_success() {
+    // more than sockets hold
+    let options = "--consumers 0 --messages 2 --size 30000000 --stall 0.3";
+    let report = run(Fault::Deaf, options).unwrap();
+    assert!(report.published < 2 && report.stalled && !report.is_good(), "{report}");
+    // only what was written can be unconfirmed
+    let report = run(Fault::Deaf, &format!("{options} --confirms 2")).unwrap();
+    assert_eq!(report.confirms.unwrap().unconfirmed, report.published);
+}
+
+#[test]
 fn errors_of_the_broker_end_the_run() {
     let error = run(Fault::Close, "--messages 1000 --verify").unwrap_err();
     assert_eq!(error, "publisher 1: the broker closed the connection: 541 INTERNAL_ERROR - fake");
