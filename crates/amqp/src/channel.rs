@@ -13,6 +13,7 @@ use crate::limiter::Limiter;
 use crate::request::{ChannelId, Request, Unsettled};
 use crate::transaction::Transaction;
 use crate::unsettled::Held;
+use model::id::{ConsumerId, QueueId};
 use wire::content::Assembly;
 
 /// How far a published content has come.
@@ -53,6 +54,26 @@ impl Channel {
     pub(crate) fn next_tag(&mut self) -> u64 {
         self.tag += 1;
         self.tag
+    }
+
+    /// Sets the limit that all consumers share. With the first one, consumers that are here come
+    /// under it too: `tell` their queues.
+    pub(crate) fn set_limit(&mut self, limit: u16, mut tell: impl FnMut(ConsumerId, QueueId)) {
+        if !self.limiter.set_limit(limit) {
+            return;
+        }
+        for consumer in self.consumers.iter_mut().filter(|consumer| !consumer.no_ack) {
+            consumer.limited = true;
+            tell(consumer.id, consumer.queue);
+        }
+        // What a transaction has settled counts until it is committed.
+        let withheld = self.transaction.iter().flat_map(|transaction| transaction.settled());
+        for id in self.held.iter().chain(withheld).filter_map(|message| message.consumer) {
+            self.limiter.on_delivered(false);
+            if let Some(consumer) = self.consumers.get(id) {
+                consumer.unsettled += 1;
+            }
+        }
     }
 
     /// Counts settled messages for the limits that the session itself keeps.

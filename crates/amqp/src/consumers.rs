@@ -53,6 +53,10 @@ impl Consumers {
         self.list.iter()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Consumer> {
+        self.list.iter_mut()
+    }
+
     pub(crate) fn at(&mut self, index: usize) -> &mut Consumer {
         &mut self.list[index]
     }

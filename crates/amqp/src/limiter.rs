@@ -48,13 +48,13 @@ impl Limiter {
         self.counting
     }
 
-    /// Sets the limit. `unsettled` is what consumers of the channel hold by now.
-    pub(crate) fn set_limit(&mut self, limit: u16, unsettled: u32) {
+    /// Sets the limit. Tells whether this is the channel's first one, so that counting begins:
+    /// what consumers hold by then is to be reported as delivered.
+    pub(crate) fn set_limit(&mut self, limit: u16) -> bool {
         self.limit = u32::from(limit);
-        if limit != 0 && !self.counting {
-            self.counting = true;
-            self.unsettled = unsettled;
-        }
+        let begins = limit != 0 && !self.counting;
+        self.counting |= begins;
+        begins
     }
 
     /// A consumer that acknowledges got a message.

@@ -137,6 +137,14 @@ pub enum Request {
         /// Its queue.
         queue: QueueId,
     },
+    /// The consumer's flow is [`Flow::Granted`] from now on, since its channel got a limit for all
+    /// consumers after it had subscribed. Not answered.
+    Limit {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// Its queue.
+        queue: QueueId,
+    },
     /// The consumer may take `count` more messages. Sent only for consumers with
     /// [`Flow::Granted`]. Not answered.
     Grant {
@@ -158,6 +166,7 @@ impl Request {
         match self {
             Self::Publish(_)
             | Self::Settle { .. }
+            | Self::Limit { .. }
             | Self::Grant { .. }
             | Self::ConsumerEnded { .. }
             | Self::ChannelClosed { .. } => false,

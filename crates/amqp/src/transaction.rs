@@ -1,6 +1,6 @@
 //! What a channel in tx mode holds back until `tx.commit`.
 
-use crate::request::{Outcome, Publish};
+use crate::request::{Outcome, Publish, Unsettled};
 use crate::unsettled::Tagged;
 
 /// Bytes of publishes that one transaction may hold back. They wait in the session, where no
@@ -48,6 +48,11 @@ impl Transaction {
     /// Everything that was settled, so that it can be held again.
     pub(crate) fn take_settled(&mut self) -> Vec<Tagged> {
         self.settlements.drain(..).flat_map(|(tagged, _)| tagged).collect()
+    }
+
+    /// What is settled in it.
+    pub(crate) fn settled(&self) -> impl Iterator<Item = Unsettled> {
+        self.settlements.iter().flat_map(|(tagged, _)| tagged).map(|tagged| tagged.message)
     }
 
     /// Where the next settlements with this outcome go.

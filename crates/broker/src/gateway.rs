@@ -172,6 +172,9 @@ impl Gateway {
     fn accept(&mut self, request: Request) {
         match request {
             Request::Settle { unsettled, outcome, .. } => self.settle(unsettled, outcome),
+            Request::Limit { consumer, queue } => {
+                self.stage(queue, Command::Limit { queue, consumer });
+            }
             Request::Grant { consumer, queue, count } => {
                 self.stage(queue, Command::Grant { queue, consumer, count });
             }

@@ -164,6 +164,9 @@ impl Shard {
             Command::Sent { queue, consumer, messages, bytes } => {
                 self.with(queue, |slot, desk| slot.sent(desk, consumer, messages, bytes));
             }
+            Command::Limit { queue, consumer } => {
+                self.with(queue, |slot, desk| slot.limit(desk, consumer));
+            }
             Command::Grant { queue, consumer, count } => {
                 self.with(queue, |slot, desk| slot.grant(desk, consumer, count));
             }

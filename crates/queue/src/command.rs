@@ -31,6 +31,12 @@ pub enum Command {
         /// The consumer.
         consumer: ConsumerId,
     },
+    /// From now on a consumer gets only what [`Command::Grant`] allows, whatever its terms were;
+    /// what it holds stays with it. Answered by [`Reply::Done`], also if it is unknown.
+    Limit {
+        /// The consumer.
+        consumer: ConsumerId,
+    },
     /// A granted consumer may take `count` messages, now. What it cannot use now comes back by
     /// `Effect::GrantUnused`. Answered by [`Reply::Done`].
     Grant {
@@ -113,7 +119,8 @@ pub struct Subscription {
     pub consumer: ConsumerId,
     /// Most messages that it may hold unsettled; 0: no limit. Ignored with `no_ack` or `granted`.
     pub prefetch: u16,
-    /// It gets only what [`Command::Grant`] allows. Ignored with `no_ack`.
+    /// It gets only what [`Command::Grant`] allows (see also [`Command::Limit`]). Ignored with
+    /// `no_ack`.
     pub granted: bool,
     /// Its messages are settled when they are delivered.
     pub no_ack: bool,

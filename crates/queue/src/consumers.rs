@@ -67,6 +67,16 @@ impl Consumer {
             }
     }
 
+    /// Crosses off what it has settled too late.
+    pub(crate) fn settle_overdue(&mut self, first: Seq, last: Seq) {
+        if first > last {
+            return;
+        }
+        while let Some(seq) = self.overdue.range(first..=last).next().copied() {
+            self.overdue.remove(&seq);
+        }
+    }
+
     fn needs_grants(&self) -> bool {
         self.terms.granted && !self.terms.no_ack
     }
@@ -317,6 +327,18 @@ impl Consumers {
             self.refresh(slot);
         }
         before != next
+    }
+
+    /// Makes a consumer one that needs grants; tells whether it was not one before.
+    pub(crate) fn limit(&mut self, slot: Slot) -> bool {
+        let consumer = self.at_mut(slot);
+        if consumer.cancelled || consumer.terms.no_ack || consumer.terms.granted {
+            return false;
+        }
+        consumer.terms.granted = true;
+        self.undemanded += 1;
+        self.refresh(slot);
+        true
     }
 
     /// Adds to a consumer's grant and lets it ask again.

@@ -137,6 +137,10 @@ impl Queue {
                 self.sent(now, consumer, messages, bytes, effects);
                 Reply::Done
             }
+            Command::Limit { consumer } => {
+                self.limit(now, consumer, effects);
+                Reply::Done
+            }
             Command::Grant { consumer, count } => {
                 self.grant(now, consumer, count, effects);
                 Reply::Done
@@ -338,6 +342,14 @@ impl Queue {
             }
         }
         self.catch_up(now, effects);
+    }
+
+    fn limit(&mut self, now: Timestamp, consumer: ConsumerId, effects: &mut Vec<Effect>) {
+        if let Some(slot) = self.consumers.find(consumer)
+            && self.consumers.limit(slot)
+        {
+            self.catch_up(now, effects);
+        }
     }
 
     fn grant(

@@ -13,9 +13,10 @@ impl Session {
     pub(super) fn on_qos(&mut self, number: ChannelId, qos: &basic::Qos) {
         let Some(channel) = self.channels.get(number) else { return };
         if qos.global {
-            let unsettled = channel.held.iter().filter(|held| held.consumer.is_some()).count();
-            let unsettled = u32::try_from(unsettled).unwrap_or(u32::MAX);
-            channel.limiter.set_limit(qos.prefetch_count, unsettled);
+            let requests = &mut self.requests;
+            channel.set_limit(qos.prefetch_count, |consumer, queue| {
+                requests.push(Request::Limit { consumer, queue });
+            });
         } else {
             channel.prefetch = qos.prefetch_count;
         }

@@ -1,7 +1,7 @@
 //! Consumers, settlements, limits.
 
 use crate::harness::{Bench, Got, ack, consume, delivery, nack};
-use amq_protocol::protocol::{AMQPClass, basic};
+use amq_protocol::protocol::{AMQPClass, basic, tx};
 use amq_protocol::types::FieldTable;
 use amqp::config::SessionConfig;
 use amqp::request::{Error, Event, Flow, Outcome, Reply, Request};
@@ -435,6 +435,53 @@ fn case_057_a_limit_for_all_consumers_of_a_channel() {
     assert_eq!(bench.session.status().channels[0].unsettled, 10);
     bench.method(1, ack(0, true));
     assert_eq!(serve(&mut bench, &mut seq), 10);
+}
+
+#[test]
+fn a_common_limit_is_for_consumers_that_are_here_too() {
+    let mut bench = Bench::open();
+    let mut seq = 0;
+    let a = bench.consume("a", false);
+    bench.method(1, qos(2, false));
+    let b = bench.consume("b", false);
+    bench.consume("no acks", true);
+    bench.deliver(1, a, 101);
+    bench.deliver(1, b, 102);
+    bench.requests.clear();
+    bench.method(1, qos(4, true));
+    let limited: Vec<_> = bench
+        .requests
+        .iter()
+        .map(|request| match request {
+            Request::Limit { consumer, .. } => *consumer,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(limited, [a, b]);
+    // two are held; b's own limit leaves room for one
+    assert_eq!(demand(&mut bench, b, &mut seq), 1);
+    assert_eq!(demand(&mut bench, a, &mut seq), 1);
+    // what was on its way counts when it comes
+    bench.deliver(1, a, 103);
+    bench.method(1, ack(1, false));
+    assert_eq!(serve(&mut bench, &mut seq), 0);
+    bench.method(1, ack(4, false));
+    assert_eq!(serve(&mut bench, &mut seq), 1);
+    // another limit changes nothing about that
+    bench.method(1, qos(5, true));
+    assert!(!bench.requests.iter().any(|request| matches!(request, Request::Limit { .. })));
+    assert_eq!(serve(&mut bench, &mut seq), 1);
+}
+
+#[test]
+fn a_common_limit_counts_what_a_transaction_has_settled() {
+    let (mut bench, consumer) = holding(2);
+    let mut seq = 2;
+    bench.method(1, AMQPClass::Tx(tx::AMQPMethod::Select(tx::Select {})));
+    bench.methods(1, [ack(2, true), qos(3, true)]);
+    assert_eq!(demand(&mut bench, consumer, &mut seq), 1);
+    bench.method(1, AMQPClass::Tx(tx::AMQPMethod::Commit(tx::Commit {})));
+    assert_eq!(serve(&mut bench, &mut seq), 2);
 }
 
 #[test]

@@ -55,6 +55,7 @@ impl Gateway {
             }
             Request::Publish(_)
             | Request::Settle { .. }
+            | Request::Limit { .. }
             | Request::Grant { .. }
             | Request::ConsumerEnded { .. }
             | Request::ChannelClosed { .. } => {

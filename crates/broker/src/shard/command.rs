@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Settle { queue: QueueId, unsettled: Vec<Unsettled>, outcome: Settlement },
     /// Deliveries to a consumer have reached its socket.
     Sent { queue: QueueId, consumer: ConsumerId, messages: u32, bytes: u64 },
+    /// A consumer gets only what is granted from now on (one limit for its whole channel).
+    Limit { queue: QueueId, consumer: ConsumerId },
     /// A consumer may take more (one limit for its whole channel).
     Grant { queue: QueueId, consumer: ConsumerId, count: u32 },
     /// A consumer's channel is closing: it gets nothing more.

@@ -292,6 +292,11 @@ impl Slot {
         self.apply(desk, QueueCommand::Sent { consumer, messages, bytes });
     }
 
+    /// A consumer's channel has got a limit for all its consumers.
+    pub(crate) fn limit(&mut self, desk: &mut Desk, consumer: ConsumerId) {
+        self.apply(desk, QueueCommand::Limit { consumer });
+    }
+
     /// A channel lets a consumer take more.
     pub(crate) fn grant(&mut self, desk: &mut Desk, consumer: ConsumerId, count: u32) {
         self.apply(desk, QueueCommand::Grant { consumer, count });

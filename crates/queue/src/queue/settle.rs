@@ -124,7 +124,7 @@ impl Queue {
         }
         let mut recovered = false;
         if !consumer.overdue.is_empty() {
-            consumer.overdue.retain(|seq| *seq < first || *seq > last);
+            consumer.settle_overdue(first, last);
             recovered = consumer.overdue.is_empty();
         }
         if recovered || self.consumers.awaits_election() {

@@ -389,6 +389,18 @@ impl Model {
             Command::Consume(terms) => self.consume(terms),
             Command::Cancel { consumer } => self.cancel(consumer, false),
             Command::Gone { consumer } => self.cancel(consumer, true),
+            Command::Limit { consumer } => {
+                let place = self.find(consumer).filter(|place| {
+                    let Consumer { terms, cancelled, .. } = &self.consumers[*place];
+                    !cancelled && !terms.no_ack && !terms.granted
+                });
+                if let Some(place) = place {
+                    self.consumers[place].terms.granted = true;
+                    self.refresh();
+                    self.catch_up();
+                }
+                Reply::Done
+            }
             Command::Grant { consumer, count } => self.grant(consumer, count),
             Command::Sent { consumer, messages, bytes } => {
                 if let Some(place) = self.find(consumer) {

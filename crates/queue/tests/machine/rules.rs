@@ -202,6 +202,33 @@ fn a_granted_consumer_is_told_once_and_gets_what_it_grants() {
 }
 
 #[test]
+fn a_consumer_that_is_limited_later_keeps_what_it_holds_and_then_needs_grants() {
+    let mut rig = Rig::new(classic());
+    rig.consume(terms(1));
+    rig.publish_many(2);
+    let limit = |consumer| Command::Limit { consumer: ConsumerId(consumer) };
+    assert_eq!(rig.apply(limit(1)), []);
+    assert_eq!(rig.counts(), (0, 2));
+    let demand = Effect::Demand { consumer: ConsumerId(1) };
+    assert_eq!(rig.publish(), [demand]);
+    assert_eq!(rig.apply(limit(1)), [], "once is enough");
+    assert_eq!(rig.settle(1, 1, Outcome::Accept), [release(1, 1)]);
+    assert_eq!(rig.grant(1, 1), [deliver(1, 3)]);
+    // One that waits at its own limit asks at once.
+    rig.cancel(1);
+    rig.publish_many(2);
+    rig.consume_prefetch(2, 1);
+    assert_eq!(rig.apply(limit(2)), [Effect::Demand { consumer: ConsumerId(2) }]);
+    // Nobody, one that has ended, one that settles nothing: no matter.
+    rig.cancel(2);
+    rig.consume(Subscription { no_ack: true, ..terms(3) });
+    for consumer in [1, 2, 3, 9] {
+        assert_eq!(rig.apply(limit(consumer)), []);
+    }
+    assert_eq!(rig.publish(), [deliver(3, 6), release(6, 6)]);
+}
+
+#[test]
 fn a_grant_for_nobody_comes_back() {
     let mut rig = Rig::new(classic());
     rig.publish();
