@@ -81,8 +81,15 @@ pub(crate) fn dead_letter(message: &Message, exchange: &str, death: Death<'_>) -
     let properties =
         Properties { expiration: None, headers: Some(&headers[TABLE_LEN..]), ..properties };
     let key = routing_keys.first().map_or("", String::as_str);
+    let (exchange, key) = (short(exchange), short(key));
     let message = Message::from_parts(exchange, key, &properties.encode(), message.body());
     DeadLetter { message: message.dead_lettered(), routing_keys }
+}
+
+/// The beginning that fits into a route: arguments and policies may name an exchange and a key with
+/// longer texts than AMQP has for them.
+fn short(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(255)).unwrap_or_default()
 }
 
 /// Whether a dead message must not go to `queue` again: it has been there, and since then only the

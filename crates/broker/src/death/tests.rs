@@ -113,3 +113,13 @@ fn case_039_cycles_without_a_rejection_are_cut() {
     let later = dead_letter(&rejected, "", death("q3", Reason::Expired)).message;
     assert!(!is_cycle(&later, "q1", Reason::Expired), "a rejection lies between");
 }
+
+#[test]
+fn names_longer_than_a_route_has_room_for_are_cut() {
+    let key = "\u{fc}".repeat(200);
+    let death = Death { routing_key: Some(&key), ..death("q", Reason::Expired) };
+    let dead = dead_letter(&message(vec![], None), &"x".repeat(300), death);
+    assert_eq!(dead.message.exchange(), "x".repeat(255));
+    assert_eq!(dead.message.routing_key(), "\u{fc}".repeat(127));
+    assert_eq!(dead.routing_keys, [key], "it is routed by the whole key");
+}
