@@ -201,6 +201,12 @@ impl ManagedNode for Operator {
         if self.node.pressure.is_on() {
             return Ok(PublishOutcome::Blocked);
         }
+        let size = request.message.body().len() as u64;
+        let size_max = self.node.config.limits.message_size;
+        if size > size_max {
+            let text = format!("message size {size} is larger than configured max size {size_max}");
+            return Err(Refusal::precondition(text));
+        }
         let mut gateway = self.gateway(&request.user, &request.vhost)?;
         let taken = gateway.publish_and_wait(request.message);
         match tokio::time::timeout(PATIENCE, taken).await {
@@ -217,7 +223,11 @@ impl ManagedNode for Operator {
         let mut holding = Holding { gateway, unsettled: Vec::new(), outcome: Outcome::Return };
         let no_ack = request.mode == GetMode::Ack;
         let mut messages = Vec::new();
+        let mut bytes = 0;
         for _ in 0..request.count {
+            if bytes >= request.bytes_max {
+                break;
+            }
             let get = Request::Get { channel: 0, queue: request.queue.clone(), no_ack };
             match holding.gateway.call(get).await {
                 Reply::Got(Some((delivery, remaining))) => {
@@ -225,6 +235,8 @@ impl ManagedNode for Operator {
                         let (queue, seq) = (delivery.queue, delivery.seq);
                         holding.unsettled.push(Unsettled { queue, seq, consumer: None });
                     }
+                    let message = &delivery.message;
+                    bytes += message.properties().len() + message.body().len();
                     messages.push(GotMessage {
                         message: delivery.message,
                         redelivered: delivery.redelivered,
