@@ -456,7 +456,9 @@ impl Effective {
             sync_delay: self.time("journal.sync_delay"),
             write_delay: self.time("journal.write_delay"),
         };
-        if journal.write_delay > journal.sync_delay {
+        if journal.write_delay > journal.sync_delay
+            && self.origin("journal.write_delay") != Origin::Default
+        {
             complain(
                 "journal.write_delay",
                 format!(
@@ -466,6 +468,9 @@ impl Effective {
                 ),
             );
         }
+
+        let journal =
+            Journal { write_delay: journal.write_delay.min(journal.sync_delay), ..journal };
 
         let heartbeat = self.span("heartbeat");
         if heartbeat.is_some_and(|interval| interval.subsec_millis() != 0) {

@@ -223,7 +223,10 @@ fn keys_that_do_not_fit_together_are_refused() {
         ],
     );
     assert!(from_file("cluster.peers = [\"leveret@10.0.0.1:25672\"]").is_ok());
+    // A default follows the key that bounds it.
     assert!(from_file("limits.frame_size = 4096").unwrap().0.limits.initial_frame_size == 4096);
+    let (config, _) = from_file("journal.sync_delay = 0").unwrap();
+    assert_eq!(config.journal.write_delay, Duration::ZERO);
 }
 
 #[test]
