@@ -425,6 +425,14 @@ fn block_version(magic: [u8; 8], block: &[u8]) -> Option<u32> {
     intact.then(|| u32_at(block, 8))
 }
 
+/// Why a block cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BadBlock {
+    Damaged,
+    /// It is intact and of a version that this program does not know.
+    Version(u32),
+}
+
 impl SegmentHeader {
     pub(crate) fn encode(&self) -> [u8; BLOCK] {
         sealed_block(SEGMENT_MAGIC, |fields| {
@@ -439,18 +447,28 @@ impl SegmentHeader {
         if block_version(SEGMENT_MAGIC, block)? != VERSION {
             return None;
         }
-        Some(Self {
+        let header = Self {
             free: u32_at(block, 12) != 0,
             generation: u64_at(block, 16),
             bytes: u64_at(block, 24),
             uid: u64_at(block, 32),
-        })
+        };
+        (header.bytes >= u64::from(RECORDS_AT) + TRAILER_SPACE).then_some(header)
     }
 
     /// The newest of both copies; a segment that was freed in a life is newer than in use in it.
-    pub(crate) fn newest(first: &[u8], second: &[u8]) -> Option<Self> {
+    pub(crate) fn newest(first: &[u8], second: &[u8]) -> Result<Self, BadBlock> {
+        for copy in [first, second] {
+            if let Some(version) = block_version(SEGMENT_MAGIC, copy)
+                && version > VERSION
+            {
+                return Err(BadBlock::Version(version));
+            }
+        }
         let copies = [Self::decode(first), Self::decode(second)];
-        copies.into_iter().flatten().max_by_key(|header| (header.generation, header.free))
+        let newest =
+            copies.into_iter().flatten().max_by_key(|header| (header.generation, header.free));
+        newest.ok_or(BadBlock::Damaged)
     }
 }
 
@@ -508,23 +526,16 @@ pub(crate) struct Identity {
     pub(crate) uid: u64,
 }
 
-/// What is wrong with an identity file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadIdentity {
-    Damaged,
-    Version(u32),
-}
-
 impl Identity {
     pub(crate) fn encode(self) -> [u8; BLOCK] {
         sealed_block(IDENTITY_MAGIC, |fields| fields[0..8].copy_from_slice(&self.uid.to_le_bytes()))
     }
 
-    pub(crate) fn decode(block: &[u8]) -> Result<Self, BadIdentity> {
+    pub(crate) fn decode(block: &[u8]) -> Result<Self, BadBlock> {
         match block_version(IDENTITY_MAGIC, block) {
             Some(VERSION) => Ok(Self { uid: u64_at(block, 12) }),
-            Some(version) => Err(BadIdentity::Version(version)),
-            None => Err(BadIdentity::Damaged),
+            Some(version) => Err(BadBlock::Version(version)),
+            None => Err(BadBlock::Damaged),
         }
     }
 }

@@ -93,8 +93,11 @@ pub(crate) struct Segment {
     pub(crate) seed: u32,
     /// Records from here on are not in the file yet.
     pub(crate) written: u32,
-    /// It holds a record too large for the segments of this run, so it is not carried over.
+    /// It holds a record that is too large for the segments of this run, damaged or unreadable, so
+    /// it is not carried over.
     pub(crate) unwieldy: bool,
+    /// Not even the names in it can be read, so it is not surveyed.
+    pub(crate) unreadable: bool,
     pub(crate) live_records: u64,
     pub(crate) live_bytes: u64,
     /// Write number of the last operation that made something in it superfluous.
@@ -125,6 +128,7 @@ impl Segment {
             seed: 0,
             written: u32::MAX,
             unwieldy: false,
+            unreadable: false,
             live_records: 0,
             live_bytes: 0,
             killed_at: 0,

@@ -78,7 +78,7 @@ impl Journal {
         let (jobs, job_queue) = mpsc::channel();
         let keeper = {
             let shared = Arc::clone(&shared);
-            spawn("journal-keeper", move || keep(&shared, &keeper, &job_queue))
+            spawn("journal-keeper", move || keep(&shared, keeper, &job_queue))
         };
         let writer = {
             let shared = Arc::clone(&shared);
@@ -177,11 +177,15 @@ fn panicked(who: &str) -> io::Error {
     io::Error::other(format!("the journal's {who} panicked"))
 }
 
-fn keep(shared: &Shared, keeper: &Keeper, jobs: &mpsc::Receiver<Job>) {
+fn keep(shared: &Shared, mut keeper: Keeper, jobs: &mpsc::Receiver<Job>) {
     while let Ok(job) = jobs.recv() {
         // A fault of ours must end the journal aloud, not leave it waiting for an answer.
         let done = catch_unwind(AssertUnwindSafe(|| keeper.run(job)));
-        shared.intake.answer(done.unwrap_or_else(|_| Done::Failed(panicked("keeper"))));
+        let done = done.unwrap_or_else(|_| {
+            keeper.failed = true;
+            Done::Failed(panicked("keeper"))
+        });
+        shared.intake.answer(done);
     }
 }
 

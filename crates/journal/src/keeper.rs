@@ -2,6 +2,9 @@
 //! compaction needs. One job at a time, in the order in which they were asked for.
 //!
 //! A job touches no file that the writer writes to, so both may run at the same time.
+//!
+//! A write or sync that fails is final here too: a later job may count on an earlier one, as the
+//! freeing of a segment does on the freeing of those that it guarded.
 
 use crate::disk::{Access, Disk, File};
 use crate::format::{
@@ -65,6 +68,10 @@ pub(crate) enum Done {
     Settled,
     Collected(Collected),
     Surveyed(Surveyed),
+    /// The file system could not read a segment that was to be collected or surveyed.
+    Unreadable {
+        slot: Slot,
+    },
     Space {
         free: u64,
     },
@@ -81,6 +88,8 @@ pub(crate) struct Collected {
     pub(crate) payloads: Vec<u8>,
     /// Records found damaged: stream and payload length.
     pub(crate) damaged: Vec<(StreamId, u32)>,
+    /// Some were left for another time.
+    pub(crate) leaves: bool,
 }
 
 /// A payload with the records that need it, or a note.
@@ -143,6 +152,18 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Writes zeros from one offset up to another. Not synced.
+pub(crate) fn fill_with_zeros(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
+    let zeros = vec![0; ZEROS];
+    let mut at = from;
+    while at < to {
+        let length = zeros.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));
+        file.write_at(&zeros[..length], at)?;
+        at += length as u64;
+    }
+    Ok(())
+}
+
 /// Writes both copies of a segment's header. Not synced.
 pub(crate) fn write_header(file: &dyn File, header: &SegmentHeader) -> io::Result<()> {
     let block = header.encode();
@@ -153,8 +174,10 @@ pub(crate) fn write_header(file: &dyn File, header: &SegmentHeader) -> io::Resul
 }
 
 /// Does jobs.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Keeper {
+    /// No further job is done.
+    pub(crate) failed: bool,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
     pub(crate) uid: u64,
@@ -164,10 +187,16 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn run(&self, job: Job) -> Done {
+    pub(crate) fn run(&mut self, job: Job) -> Done {
+        if self.failed {
+            return Done::Failed(io::Error::other("the keeper has failed before"));
+        }
         match self.try_run(job) {
             Ok(done) => done,
-            Err(error) => Done::Failed(error),
+            Err(error) => {
+                self.failed = true;
+                Done::Failed(error)
+            }
         }
     }
 
@@ -190,8 +219,13 @@ impl Keeper {
                 file.sync()?;
                 Ok(Done::Settled)
             }
-            Job::Collect { slot, file, header } => self.collect(slot, &*file, &header),
-            Job::Survey { slot, file, header } => self.survey(slot, &*file, &header),
+            // What cannot be read may be readable later; nothing that was promised depends on it.
+            Job::Collect { slot, file, header } => {
+                Ok(self.collect(slot, &*file, &header).unwrap_or(Done::Unreadable { slot }))
+            }
+            Job::Survey { slot, file, header } => {
+                Ok(self.survey(slot, &*file, &header).unwrap_or(Done::Unreadable { slot }))
+            }
             Job::Space => Ok(Done::Space { free: self.disk.free_bytes(&self.dir)? }),
         }
     }
@@ -206,9 +240,10 @@ impl Keeper {
             return Ok(Done::Refused { slot });
         }
         let draft = self.dir.join(format!("{slot:08}.new"));
-        match self.fill(&draft, bytes) {
+        // Even a name may need room.
+        let named = |file| self.disk.rename(&draft, &self.path(slot)).map(|()| file);
+        match self.fill(&draft, bytes).and_then(named) {
             Ok(file) => {
-                self.disk.rename(&draft, &self.path(slot))?;
                 self.disk.sync_dir(&self.dir)?;
                 Ok(Done::Prepared { slot, bytes, file })
             }
@@ -225,13 +260,7 @@ impl Keeper {
 
     fn fill(&self, draft: &Path, bytes: u64) -> io::Result<Arc<dyn File>> {
         let file = self.disk.create(draft)?;
-        let zeros = vec![0; ZEROS];
-        let mut at = 0;
-        while at < bytes {
-            let length = zeros.len().min(usize::try_from(bytes - at).unwrap_or(usize::MAX));
-            file.write_at(&zeros[..length], at)?;
-            at += length as u64;
-        }
+        fill_with_zeros(&*file, 0, bytes)?;
         write_header(&*file, &SegmentHeader { free: true, generation: 0, bytes, uid: self.uid })?;
         file.sync()?;
         Ok(file)
@@ -243,6 +272,7 @@ impl Keeper {
         let mut bodies: BTreeMap<u32, usize> = BTreeMap::new();
         let mut bytes = 0;
         let mut records = 0;
+        let mut leaves = false;
         read_segment(file, header, seed, false, &mut |entry| {
             // The lock is taken per record so that the writer never waits for the disk here.
             let index = self.index.lock();
@@ -256,6 +286,7 @@ impl Keeper {
                     {
                         let skip = PUT_PREFIX + head.len();
                         let Some(record) = record_of(&index, (stream, seq), head, place) else {
+                            leaves = true;
                             return;
                         };
                         bytes += length as usize;
@@ -303,7 +334,10 @@ impl Keeper {
                 && (place.slot(), place.offset()) == (slot, at)
                 && let Some(&number) = bodies.get(&at)
             {
-                let Some(record) = record_of(&index, (stream, seq), head, place) else { return };
+                let Some(record) = record_of(&index, (stream, seq), head, place) else {
+                    leaves = true;
+                    return;
+                };
                 if wanted[number].records.is_empty() {
                     bytes += wanted[number].length as usize;
                 }
@@ -334,7 +368,7 @@ impl Keeper {
                 wanted[at].records[within].head = head;
             }
         }
-        let mut collected = Collected { slot, ..Collected::default() };
+        let mut collected = Collected { slot, leaves, ..Collected::default() };
         for wanted in wanted {
             if !wanted.records.is_empty() {
                 wanted.read(file, seed, &mut collected)?;

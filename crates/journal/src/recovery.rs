@@ -3,13 +3,14 @@
 //! 1. Take the lock; see whose directory it is.
 //! 2. Read each segment's header; sort those in use by generation, which is log order.
 //! 3. Replay their records (names and heads, not payloads) into the index.
-//! 4. Seal the last segment if the process died: cut the torn tail, sync, write its index.
+//! 4. Seal the last segment if the process died: cut the torn tail, sync, write its index. If
+//!    free segments are scarce, go on in it instead.
 //! 5. Let the owner visit what is there.
 
 use crate::disk::{Disk, Held};
 use crate::error::OpenError;
 use crate::format::Entry;
-use crate::index::Index;
+use crate::index::{Index, Slot};
 use crate::intake::Intake;
 use crate::keeper::Keeper;
 use crate::options::Options;
@@ -17,6 +18,7 @@ use crate::recovery::replay::{At, Source};
 use crate::recovery::walk::Walk;
 use crate::scan::read_segment;
 use crate::stats::Stats;
+use crate::writer::reclaim::free_count;
 use crate::writer::{Start, Writer};
 use model::id::{Seq, StreamId};
 use parking_lot::Mutex;
@@ -95,6 +97,8 @@ pub struct Recovery {
     report: Report,
     known: Vec<Known>,
     sources: Vec<Source>,
+    /// The segment that is gone on in, and where that begins.
+    resumed: Option<(Slot, u32)>,
     index: Arc<Mutex<Index>>,
     visiting: Arc<AtomicBool>,
     intake: Arc<Intake>,
@@ -139,8 +143,11 @@ impl Recovery {
         let mut walk = Walk::new(&self.index, &self.sources);
         for source in &self.sources {
             let mut failure = None;
+            // What is put now is not visited.
+            let end = self.resumed.filter(|&(slot, _)| slot == source.slot).map(|(_, end)| end);
             let mut on_entry = |entry: Entry<'_>| {
                 if failure.is_none()
+                    && end.is_none_or(|end| entry.offset < end)
                     && let Err(error) = walk.on_entry(source, &entry, &mut visit)
                 {
                     failure = Some(error);
@@ -176,8 +183,16 @@ pub(crate) fn open(
     let at = At { disk: &*disk, dir: &options.dir };
     let (lock, uid) = at.enter()?;
     let mut replayed = at.replay(uid, Some(options.segment_bytes))?;
+    let mut resumed = None;
     if let Some(tail) = replayed.tail.take() {
-        tail.seal().map_err(|source| at.io("sealing the last segment", source))?;
+        let nominal = options.segment_bytes;
+        let scarce = free_count(&replayed.index, nominal) <= options.reserve_segments as usize;
+        if scarce && tail.has_room() {
+            let reopened = tail.reopen();
+            resumed = Some(reopened.map_err(|source| at.io("reopening the last segment", source))?);
+        } else {
+            tail.seal().map_err(|source| at.io("sealing the last segment", source))?;
+        }
     }
     replayed.report.took = started.elapsed();
 
@@ -195,12 +210,14 @@ pub(crate) fn open(
         report: replayed.report,
         known,
         sources: replayed.sources,
+        resumed: resumed.as_ref().map(|resumed| (resumed.slot, resumed.records_end)),
         index: Arc::clone(&index),
         visiting: Arc::clone(&visiting),
         intake: Arc::clone(intake),
     };
     let instance = disk.random();
     let keeper = Keeper {
+        failed: false,
         disk,
         dir: options.dir.clone(),
         uid,
@@ -216,6 +233,7 @@ pub(crate) fn open(
         visiting,
         next_generation,
         clean,
+        resumed,
     };
     Ok(Opened { writer: Writer::new(start), keeper, recovery, lock, index, stats })
 }

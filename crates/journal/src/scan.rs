@@ -7,8 +7,8 @@
 
 use crate::disk::File;
 use crate::format::{
-    BLOCK, Entry, Kind, MARK, PREFIX, Prefix, RECORDS_AT, SECOND_HEADER_AT, SegmentHeader,
-    TRAILER_SPACE, Trailer, What, index_crc, is_intact, padded,
+    BLOCK, BadBlock, Entry, Kind, MARK, PREFIX, Prefix, RECORDS_AT, SECOND_HEADER_AT,
+    SegmentHeader, TRAILER_SPACE, Trailer, What, index_crc, is_intact, padded,
 };
 use crate::options::Options;
 use model::id::StreamId;
@@ -42,12 +42,12 @@ pub(crate) struct Scanned {
     pub(crate) damage: Vec<Damage>,
 }
 
-/// Reads the header of a segment file. `None` if neither copy is intact.
-pub(crate) fn read_header(file: &dyn File) -> io::Result<Option<SegmentHeader>> {
+/// Reads the header of a segment file.
+pub(crate) fn read_header(file: &dyn File) -> io::Result<Result<SegmentHeader, BadBlock>> {
     let mut block = [0; SECOND_HEADER_AT as usize + BLOCK];
     let read = file.read_at(&mut block, 0)?;
     if read < block.len() {
-        return Ok(None);
+        return Ok(Err(BadBlock::Damaged));
     }
     Ok(SegmentHeader::newest(&block, &block[SECOND_HEADER_AT as usize..]))
 }
@@ -68,7 +68,8 @@ impl Window<'_> {
         let inside =
             offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;
         if !inside {
-            let want = length.max(WINDOW).min((self.end - offset) as usize);
+            // A last record may be padded beyond the end of a file that was cut.
+            let want = length.max(WINDOW).min(self.end.saturating_sub(offset) as usize);
             self.bytes.resize(want, 0);
             let read = self.file.read_at(&mut self.bytes, offset)?;
             self.bytes.truncate(read);

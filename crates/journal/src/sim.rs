@@ -2,8 +2,8 @@
 //!
 //! What is written is seen by readers at once (the page cache) but survives a [`SimDisk::crash`]
 //! for sure only once it is synced: of the rest each 512-byte sector is kept or lost, by seed. It
-//! can fail at a chosen step, be full, be read-only, and flip bits. The same seed and the same
-//! calls give the same result.
+//! can fail at a chosen step, be full, be read-only, have sectors that cannot be read, and flip
+//! bits. The same seed and the same calls give the same result.
 
 use crate::disk::{Access, Disk, File, Held, Lock};
 use parking_lot::Mutex;
@@ -115,6 +115,8 @@ struct Node {
     seen: Pages,
     /// Writes since the last sync: offset and length.
     pending: Vec<(u64, u64)>,
+    /// Sectors that cannot be read until they are written again.
+    bad_sectors: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -251,6 +253,14 @@ impl SimDisk {
                 pages.write(&[byte[0] ^ (1 << bit)], offset);
             }
         }
+    }
+
+    /// Makes the sector at an offset of a file unreadable until it is written again.
+    pub fn spoil(&self, path: &Path, offset: u64) {
+        let mut state = self.state.lock();
+        let Some(&node) = state.names.get(path) else { return };
+        let node = state.nodes.get_mut(&node).expect("names point to nodes");
+        node.bad_sectors.insert(offset / SECTOR);
     }
 
     /// The paths of all files.
@@ -435,7 +445,12 @@ impl File for SimFile {
         if state.gone || self.life != state.life {
             return Err(io::Error::other("the disk is gone"));
         }
-        Ok(state.nodes[&self.node].seen.read(buffer, offset))
+        let node = &state.nodes[&self.node];
+        let sectors = offset / SECTOR..(offset + buffer.len() as u64).div_ceil(SECTOR);
+        if node.bad_sectors.range(sectors).next().is_some() {
+            return Err(io::Error::other("input/output error"));
+        }
+        Ok(node.seen.read(buffer, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -448,6 +463,8 @@ impl File for SimFile {
         }
         let node = state.nodes.get_mut(&self.node).expect("an open file has a node");
         node.seen.write(bytes, offset);
+        let end = offset + bytes.len() as u64;
+        node.bad_sectors.retain(|sector| !(offset / SECTOR..end.div_ceil(SECTOR)).contains(sector));
         node.pending.push((offset, bytes.len() as u64));
         Ok(())
     }

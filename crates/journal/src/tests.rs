@@ -4,6 +4,7 @@ mod basics;
 mod crash;
 mod entry;
 mod faults;
+mod full;
 mod golden;
 mod support;
 mod threads;

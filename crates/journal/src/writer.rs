@@ -35,7 +35,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use std::vec::IntoIter;
 
-mod reclaim;
+pub(crate) mod reclaim;
 
 /// What is put together before it is written, unless one record is larger.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -84,6 +84,8 @@ struct Current {
     file: Arc<dyn File>,
     header: SegmentHeader,
     header_written: bool,
+    /// It may have been part of the reserve.
+    is_borrowed: bool,
     seed: u32,
     /// Where the buffer will be written.
     end: u32,
@@ -113,6 +115,8 @@ pub(crate) struct Writer {
     held: Held,
     /// Puts go to `held` until there is a segment for them.
     holding: bool,
+    /// The reserve is not complete: puts leave a borrowed segment to those that the reserve is for.
+    reserve_is_short: bool,
 
     current: Option<Current>,
     next_generation: u64,
@@ -146,6 +150,18 @@ pub(crate) struct Start {
     pub(crate) next_generation: u64,
     /// Whether the last segment says that the journal was closed properly.
     pub(crate) clean: bool,
+    /// The segment to go on in.
+    pub(crate) resumed: Option<Resumed>,
+}
+
+/// A segment of the process before in which this one goes on. Behind its records are zeros.
+#[derive(Debug)]
+pub(crate) struct Resumed {
+    pub(crate) slot: Slot,
+    pub(crate) records_end: u32,
+    /// Its index.
+    pub(crate) entries: Vec<u8>,
+    pub(crate) count: u32,
 }
 
 /// Why records cannot be added now.
@@ -158,6 +174,10 @@ enum Stop {
 
 impl Writer {
     pub(crate) fn new(start: Start) -> Self {
+        let current = start.resumed.map(|resumed| {
+            let mut index = start.index.lock();
+            Current::resume(resumed, &mut index, start.uid)
+        });
         Self {
             options: start.options,
             uid: start.uid,
@@ -169,7 +189,8 @@ impl Writer {
             processed: 0,
             held: Held::default(),
             holding: false,
-            current: None,
+            reserve_is_short: true,
+            current,
             next_generation: start.next_generation,
             buffer: Vec::new(),
             gather: Gather::default(),
@@ -267,6 +288,9 @@ impl Writer {
 
     fn write_all(&mut self, now: Duration, step: &mut Step) -> io::Result<()> {
         let mut room = STEP_BYTES;
+        if self.reserve_is_short {
+            self.reserve_is_short = self.is_reserve_short(&self.index.lock());
+        }
         if self.holding && self.may_go_on() {
             self.holding = false;
         }
@@ -378,6 +402,9 @@ impl Writer {
             Some(Stop::SegmentFull { need: record + entry + around, claim })
         };
         let Some(current) = &self.current else { return full() };
+        if claim == Claim::Put && current.is_borrowed && self.reserve_is_short {
+            return full();
+        }
         let gathered = self.gather.bytes_max() as u64;
         let mark = if waiting == 0 { MARK as u64 } else { 0 };
         let records = u64::from(current.end) + waiting as u64 + mark + record + gathered;
@@ -591,6 +618,7 @@ impl Writer {
         let generation = self.next_generation;
         self.next_generation += 1;
         let mut index = self.index.lock();
+        self.reserve_is_short = self.is_reserve_short(&index);
         let segment = &mut index.segments[slot as usize];
         segment.state = State::Current;
         segment.written = RECORDS_AT;
@@ -602,6 +630,7 @@ impl Writer {
             file: segment.file.clone().expect("a free segment has a file"),
             header,
             header_written: false,
+            is_borrowed: claim != Claim::Put,
             seed: segment.seed,
             end: RECORDS_AT,
             synced: RECORDS_AT,
@@ -675,6 +704,11 @@ impl Writer {
         }
     }
 
+    fn is_reserve_short(&self, index: &Index) -> bool {
+        let free = reclaim::free_count(index, self.options.segment_bytes);
+        free < self.options.reserve_segments as usize
+    }
+
     /// A free segment that a claim may have.
     fn free_for(&self, index: &Index, need: u64, claim: Claim) -> Option<Slot> {
         let nominal = self.options.segment_bytes;
@@ -708,6 +742,27 @@ impl Writer {
 }
 
 impl Current {
+    fn resume(resumed: Resumed, index: &mut Index, uid: u64) -> Self {
+        let Resumed { slot, records_end, entries, count } = resumed;
+        let segment = &mut index.segments[slot as usize];
+        segment.state = State::Current;
+        segment.written = records_end;
+        let (generation, bytes) = (segment.generation, segment.bytes);
+        let worth_it = entries.len() as u64 <= bytes / INDEX_SHARE;
+        Self {
+            slot,
+            file: segment.file.clone().expect("a segment with records has a file"),
+            header: SegmentHeader { free: false, generation, bytes, uid },
+            header_written: true,
+            is_borrowed: true,
+            seed: segment.seed,
+            end: records_end,
+            synced: records_end,
+            index: worth_it.then_some(entries),
+            entries: count,
+        }
+    }
+
     fn add_entry(&mut self, buffer: &[u8], start: usize, length: usize) {
         let Some(entries) = &mut self.index else { return };
         if (entries.len() + length) as u64 > self.header.bytes / INDEX_SHARE {

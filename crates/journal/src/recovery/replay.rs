@@ -3,13 +3,14 @@
 use crate::disk::{Access, Disk, File, Held, Lock};
 use crate::error::OpenError;
 use crate::format::{
-    BLOCK, BadIdentity, Entry, Identity, SegmentHeader, TRAILER_SPACE, Trailer, VERSION, What,
+    BLOCK, BadBlock, Entry, Identity, SegmentHeader, TRAILER_SPACE, Trailer, VERSION, What,
     index_crc, seed,
 };
 use crate::index::{Index, Segment, Slot, State};
-use crate::keeper::{file_name, open_segment, slot_of};
+use crate::keeper::{file_name, fill_with_zeros, open_segment, slot_of};
 use crate::recovery::{IDENTITY_FILE, LOCK_FILE, Quarantined, Report, Torn};
 use crate::scan::{Scanned, read_header, read_segment};
+use crate::writer::Resumed;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,21 +33,45 @@ pub(crate) struct Replayed {
     pub(crate) scans: Vec<Scanned>,
     /// The highest generation.
     pub(crate) generation: u64,
-    /// The last segment, if it was not sealed.
-    pub(crate) tail: Option<UnsealedTail>,
+    /// The last segment.
+    pub(crate) tail: Option<Tail>,
 }
 
-/// A last segment that has no trailer yet.
-pub(crate) struct UnsealedTail {
+/// The last segment, complete or not.
+pub(crate) struct Tail {
     source: Source,
+    sealed: bool,
+    is_damaged: bool,
     records_end: u32,
     entries: Vec<u8>,
     count: u32,
 }
 
-impl UnsealedTail {
+impl Tail {
+    /// Whether it can be gone on in: at least an eighth of it is empty and all of it is readable.
+    pub(super) fn has_room(&self) -> bool {
+        let bytes = self.source.header.bytes;
+        let used = u64::from(self.records_end) + self.entries.len() as u64 + TRAILER_SPACE;
+        let is_whole = self.source.file.length().is_ok_and(|length| length == bytes);
+        is_whole && !self.is_damaged && used + bytes / 8 <= bytes
+    }
+
+    /// Makes the segment ready to be gone on in: what was found in it is synced, and zeros take
+    /// the place of a torn tail, which must not come back, of the index and of the trailer.
+    pub(super) fn reopen(self) -> io::Result<Resumed> {
+        let Source { slot, file, header, .. } = self.source;
+        file.sync()?;
+        fill_with_zeros(&*file, self.records_end.into(), header.bytes)?;
+        file.sync()?;
+        let (records_end, entries, count) = (self.records_end, self.entries, self.count);
+        Ok(Resumed { slot, records_end, entries, count })
+    }
+
     /// Makes what was found in it last: everything behind it never counts again.
     pub(super) fn seal(self) -> io::Result<()> {
+        if self.sealed {
+            return Ok(());
+        }
         let file = self.source.file;
         // What was read may still be in the page cache only.
         file.sync()?;
@@ -88,6 +113,10 @@ impl At<'_> {
 
     pub(crate) fn not_a_journal(&self, reason: impl Into<String>) -> OpenError {
         OpenError::NotAJournal { dir: self.dir.into(), reason: reason.into() }
+    }
+
+    fn later(&self, found: u32) -> OpenError {
+        OpenError::Version { dir: self.dir.into(), found, known: VERSION }
     }
 
     /// Takes the lock and finds or makes the identity.
@@ -159,12 +188,10 @@ impl At<'_> {
         let read = file.read_at(&mut block, 0).map_err(reading)?;
         match Identity::decode(&block[..read]) {
             Ok(identity) => Ok(Some(identity.uid)),
-            Err(BadIdentity::Damaged) => {
+            Err(BadBlock::Damaged) => {
                 Err(self.not_a_journal(format!("{IDENTITY_FILE} is damaged")))
             }
-            Err(BadIdentity::Version(found)) => {
-                Err(OpenError::Version { dir: self.dir.into(), found, known: VERSION })
-            }
+            Err(BadBlock::Version(found)) => Err(self.later(found)),
         }
     }
 
@@ -205,7 +232,12 @@ impl At<'_> {
             };
             let file = file.map_err(reading)?;
             let length = file.length().map_err(reading)?;
-            let Some(header) = read_header(&*file).map_err(reading)? else {
+            let header = match read_header(&*file).map_err(reading)? {
+                Ok(header) => Some(header),
+                Err(BadBlock::Version(found)) => return Err(self.later(found)),
+                Err(BadBlock::Damaged) => None,
+            };
+            let Some(header) = header else {
                 report.quarantined.push(Quarantined {
                     file: name.clone(),
                     offset: 0,
@@ -328,10 +360,14 @@ impl At<'_> {
             if scanned.torn {
                 report.torn = Some(Torn { file, offset: scanned.records_end.into() });
             }
-            if !scanned.sealed {
-                let (source, records_end) = (source.clone(), scanned.records_end);
-                replayed.tail = Some(UnsealedTail { source, records_end, entries, count });
-            }
+            replayed.tail = Some(Tail {
+                source: source.clone(),
+                sealed: scanned.sealed,
+                is_damaged: !scanned.damage.is_empty(),
+                records_end: scanned.records_end,
+                entries,
+                count,
+            });
         }
         replayed.scans.push(scanned);
         Ok(())

@@ -24,6 +24,7 @@ fn work(disk: &SimDisk, outcome: &mut Outcome) -> Result<(), String> {
     drop(recovery);
     let mut now = Duration::ZERO;
     let mut lsns: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut releases: Vec<(u64, std::ops::Range<u64>)> = Vec::new();
     for round in 0..30 {
         let first = 1 + round * 10;
         let ops = (first..first + 10).map(|seq| put(1, seq, &payload(seq))).collect();
@@ -32,7 +33,8 @@ fn work(disk: &SimDisk, outcome: &mut Outcome) -> Result<(), String> {
         if round > 0 {
             // All but the first of each ten.
             outcome.released.extend(first - 9..first);
-            journal.submit(vec![release(1, first - 9, first - 1), note(1, first, b"noted")]);
+            let ops = vec![note(1, first, b"noted"), release(1, first - 9, first - 1)];
+            releases.push((journal.submit(ops).0, first - 9..first));
         }
         let result = (0..6).try_for_each(|_| {
             now += Duration::from_millis(11);
@@ -43,6 +45,8 @@ fn work(disk: &SimDisk, outcome: &mut Outcome) -> Result<(), String> {
         let durable = journal.durable().0;
         let reached = lsns.iter().filter(|&(_, &lsn)| lsn <= durable);
         outcome.durable.extend(reached.map(|(&seq, _)| seq));
+        let reached = releases.iter().filter(|(lsn, _)| *lsn <= durable);
+        outcome.gone.extend(reached.flat_map(|(_, seqs)| seqs.clone()));
         outcome.was_full |= journal.is_full();
         if let Err(error) = result {
             // Final: nothing more is ever reported.
@@ -66,6 +70,8 @@ fn work(disk: &SimDisk, outcome: &mut Outcome) -> Result<(), String> {
 struct Outcome {
     durable: std::collections::BTreeSet<u64>,
     released: std::collections::BTreeSet<u64>,
+    /// Given up, and that is durable.
+    gone: std::collections::BTreeSet<u64>,
     was_full: bool,
 }
 
@@ -73,7 +79,7 @@ fn payload(seq: u64) -> Vec<u8> {
     vec![seq as u8; 1500]
 }
 
-/// What was durable and not given up is there, with its bytes.
+/// What was durable and not given up is there, with its bytes; what was given up durably is not.
 fn check(disk: &SimDisk, outcome: &Outcome) {
     disk.heal();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -82,6 +88,9 @@ fn check(disk: &SimDisk, outcome: &Outcome) {
     drop(recovery);
     for &seq in outcome.durable.difference(&outcome.released) {
         assert_eq!(read(&journal, 1, seq).unwrap(), payload(seq));
+    }
+    for &seq in &outcome.gone {
+        assert!(matches!(read(&journal, 1, seq), Err(ReadError::Missing)), "{seq} is back");
     }
 }
 
@@ -354,4 +363,128 @@ fn a_failing_read_is_reported_as_such() {
     journal.read(StreamId(1), &[Seq(4), Seq(5)], &mut out);
     let is_io = |result: &Result<_, _>| matches!(result, Err(ReadError::Io(_)));
     assert!(out.len() == 2 && out.iter().all(is_io));
+}
+
+/// A sector that cannot be read costs what is in it. Compaction leaves its segment alone: it must
+/// not end the journal, now and after each restart, nor keep others from being compacted.
+#[test]
+fn a_bad_sector_does_not_stop_compaction() {
+    let sim = SimDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+    let mut journal = open(&disk, Path::new(DIR)).0;
+    let mut now = Duration::ZERO;
+    apply(&mut journal, &mut now, (1..=10).map(|seq| put(1, seq, &payload(seq))).collect());
+    let (path, offset) = find(&sim, &payload(4));
+    sim.spoil(&path, offset + 700);
+    apply(&mut journal, &mut now, vec![release(1, 1, 3), release(1, 5, 9)]);
+    flow(&mut journal, &mut now);
+    let stats = journal.stats();
+    assert!(stats.disk_bytes <= 8 * SEGMENT, "{stats:?}");
+    assert!(stats.carried_records > 0 && stats.quarantined > 0, "{stats:?}");
+    assert!(matches!(read(&journal, 1, 4), Err(ReadError::Io(_))));
+    assert_eq!(read(&journal, 1, 10).unwrap(), payload(10));
+}
+
+/// Records of a few bytes have no index, so those that are damaged are found nowhere when their
+/// segment is to be carried over.
+#[test]
+fn damage_without_an_index_does_not_stop_compaction() {
+    let sim = SimDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+    let mut journal = open(&disk, Path::new(DIR)).0;
+    let mut now = Duration::ZERO;
+    apply(&mut journal, &mut now, (1..=2000).map(|seq| put(4, seq, b"tiny")).collect());
+    let (path, offset) = find(&sim, b"tiny");
+    sim.flip(&path, offset, 3);
+    apply(&mut journal, &mut now, vec![release(4, 2, 2000)]);
+    flow(&mut journal, &mut now);
+    let stats = journal.stats();
+    assert!(stats.disk_bytes <= 8 * SEGMENT, "{stats:?}");
+    assert!(matches!(read(&journal, 4, 1), Err(ReadError::Damaged)));
+    // Nothing is left to do.
+    let steps = sim.steps();
+    now = journal.settle(now, 50).unwrap();
+    for _ in 0..100 {
+        now += Duration::from_millis(11);
+        journal.step(now, false).unwrap();
+        assert!(journal.is_idle());
+    }
+    assert_eq!(sim.steps(), steps);
+}
+
+/// A few old records stay in each of the segments that flow past.
+fn flow(journal: &mut InlineJournal, now: &mut Duration) {
+    for round in 0..60 {
+        let first = 1000 + round * 10;
+        apply(journal, now, (first..first + 10).map(|seq| put(3, seq, &payload(seq))).collect());
+        apply(journal, now, vec![release(3, first, first + 8 + round % 2)]);
+        if round >= 10 {
+            apply(journal, now, vec![release(3, first - 100, first - 91)]);
+        }
+    }
+}
+
+/// What a later version has written must not be taken for damage and set aside.
+#[test]
+fn a_segment_of_a_later_version_is_refused() {
+    let sim = SimDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+    let mut journal = open(&disk, Path::new(DIR)).0;
+    let mut now = Duration::ZERO;
+    apply(&mut journal, &mut now, vec![put(1, 1, b"x")]);
+    drop(journal);
+    let (path, _) = find(&sim, b"LVTSEGMT");
+    let file = disk.open(&path, crate::disk::Access::Write).unwrap();
+    let mut block = [0; crate::format::BLOCK];
+    file.read_at(&mut block, 0).unwrap();
+    block[8] = 2;
+    let crc = crc32fast::hash(&block[..60]);
+    block[60..].copy_from_slice(&crc.to_le_bytes());
+    file.write_at(&block, 512).unwrap();
+    let before = sim.paths();
+    let error = InlineJournal::open(options(Path::new(DIR)), Arc::clone(&disk)).err().unwrap();
+    let text = "journal /journal has format version 2; this program reads up to 1";
+    assert_eq!(error.to_string(), text);
+    assert_eq!(sim.paths(), before);
+}
+
+/// A file that was cut anywhere is read as far as it goes.
+#[test]
+fn a_file_that_was_cut_is_read_as_far_as_it_goes() {
+    let image = crate::fuzz::seed_image();
+    // Around the first records.
+    for length in 4096 + 512 + 20..4096 + 512 + 120 {
+        crate::fuzz::recover_image(&image[..length]);
+    }
+}
+
+/// Of two segments that are freed one after the other, the second holds the release of the
+/// first's records. If freeing the first fails, the second must stay.
+#[test]
+fn a_segment_is_not_freed_when_freeing_the_one_that_it_guards_failed() {
+    let mut failed = 0;
+    for at in 0..8 {
+        let sim = SimDisk::new(1);
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+        let mut journal = open(&disk, Path::new(DIR)).0;
+        let mut now = Duration::ZERO;
+        // 38 fill a segment.
+        apply(&mut journal, &mut now, (1..=40).map(|seq| put(1, seq, &payload(seq))).collect());
+        apply(&mut journal, &mut now, vec![release(1, 1, 37)]);
+        apply(&mut journal, &mut now, (41..=100).map(|seq| put(1, seq, &payload(seq))).collect());
+        journal.submit(vec![release(1, 38, 90)]);
+        now += Duration::from_millis(11);
+        journal.step(now, true).unwrap();
+        assert_eq!(journal.durable(), journal.handed());
+        sim.fail_at(sim.steps() + at, Fault::Broken);
+        while journal.work() {}
+        now += Duration::from_millis(11);
+        failed += u64::from(journal.step(now, true).is_err());
+        drop(journal);
+        sim.kill();
+        let (_, recovery) = open(&disk, Path::new(DIR));
+        let seqs: Vec<_> = super::support::visited(recovery).iter().map(|found| found.1).collect();
+        assert_eq!(seqs, (91..=100).collect::<Vec<_>>(), "call {at} failed");
+    }
+    assert!(failed >= 4, "{failed}");
 }

@@ -111,6 +111,7 @@ impl Writer {
             Done::Retired { slot, removed } => {
                 index.retired(slot);
                 index.segments[slot as usize].unwieldy = false;
+                index.segments[slot as usize].unreadable = false;
                 // It may be the one that said that the journal was closed properly.
                 self.clean = false;
                 let segment = &mut index.segments[slot as usize];
@@ -132,6 +133,14 @@ impl Writer {
             Done::Surveyed(surveyed) => {
                 self.reclaim.looking = false;
                 self.reclaim.surveyed = Some(surveyed);
+            }
+            Done::Unreadable { slot } => {
+                self.reclaim.looking = false;
+                let segment = &mut index.segments[slot as usize];
+                // The names in it may still be readable when a payload is not.
+                segment.unreadable = segment.unwieldy;
+                segment.unwieldy = true;
+                index.quarantined += 1;
             }
             Done::Space { free } => {
                 self.reclaim.low = free < self.options.disk_free_min;
@@ -241,17 +250,18 @@ impl Writer {
             .filter(|(_, segment)| !segment.unwieldy)
             .map(|(slot, segment): (Slot, _)| (segment.live_bytes * 1000 / segment.bytes, slot))
             .min();
-        // Dead segments that cannot go because of others, the oldest first.
-        let stuck = sealed()
+        let lives = |&&slot: &&Slot| {
+            let segment = &index.segments[slot as usize];
+            segment.state == State::Sealed && segment.live_records > 0 && !segment.unreadable
+        };
+        // What the oldest of the dead segments that cannot go waits for.
+        let (_, blocker) = sealed()
             .filter(|segment| segment.live_records == 0 && segment.killed_at <= self.synced)
-            .min_by_key(|segment| segment.generation);
-        let blocker = stuck.and_then(|stuck| {
-            let lives = |&&slot: &&Slot| {
-                let segment = &index.segments[slot as usize];
-                segment.state == State::Sealed && segment.live_records > 0
-            };
-            stuck.kills.iter().find(lives).copied()
-        });
+            .filter_map(|segment| {
+                segment.kills.iter().find(lives).map(|&slot| (segment.generation, slot))
+            })
+            .min()
+            .unzip();
         let most = if self.holding { 750 } else { 500 };
         let (slot, survey) = match (sparse, blocker) {
             (Some((permille, slot)), None) if permille <= most => (slot, false),
@@ -440,6 +450,11 @@ impl Writer {
             self.carry_one(carry, &from.payloads, &mut moves);
         }
         self.flush_moves(now, &mut moves)?;
+        if from.carries.is_empty() && !from.leaves {
+            // What lives in it is damaged, and so its name cannot be read.
+            let segment = &mut self.index.lock().segments[from.slot as usize];
+            segment.unwieldy |= segment.state == State::Sealed;
+        }
         // Nobody waits for it, but the segment is not freed before.
         self.urgent = true;
         let mut stats = self.stats.lock();
@@ -583,7 +598,8 @@ fn need_of(carry: &Carry) -> (usize, usize) {
     }
 }
 
-fn free_count(index: &Index, nominal: u64) -> usize {
+/// Free segments of the usual size.
+pub(crate) fn free_count(index: &Index, nominal: u64) -> usize {
     let free = |segment: &&Segment| segment.state == State::Free && segment.bytes == nominal;
     index.segments.iter().filter(free).count()
 }
