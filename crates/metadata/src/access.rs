@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::access::topic::CompiledTopicPermission;
 use crate::objects::Name;
-use crate::objects::permission::TopicPermission;
 use crate::objects::user::User;
 use crate::refusal::Refusal;
 use crate::state::{CompiledPermission, State};
 
 pub(crate) mod matcher;
 pub mod password;
-pub mod topic;
+pub(crate) mod topic;
 
 /// A user in a vhost, with what the permissions were when it was made: keep one per connection (or
 /// channel) and make a new one when permissions have changed and that shall be felt.
@@ -21,7 +21,7 @@ pub struct Access {
     /// Where.
     pub vhost: Name,
     permission: Arc<CompiledPermission>,
-    topics: Vec<(Arc<TopicPermission>, topic::Compiled)>,
+    topics: Vec<Arc<CompiledTopicPermission>>,
 }
 
 /// What somebody wants to do with an exchange or a queue.
@@ -152,7 +152,7 @@ impl State {
             .topic_permissions
             .range((Arc::clone(&known.name), Name::from(""))..)
             .take_while(|((owner, _), _)| *owner == known.name)
-            .map(|(_, permission)| (Arc::clone(permission), topic::Compiled::new(permission)))
+            .map(|(_, compiled)| Arc::clone(compiled))
             .collect();
         Ok(Access {
             user: Arc::clone(known),
@@ -234,8 +234,8 @@ impl Access {
         exchange: &str,
         routing_key: &str,
     ) -> Result<(), Refusal> {
-        let Some((_, compiled)) =
-            self.topics.iter().find(|(permission, _)| &*permission.exchange == exchange)
+        let Some(compiled) =
+            self.topics.iter().find(|compiled| &*compiled.permission.exchange == exchange)
         else {
             return Ok(());
         };

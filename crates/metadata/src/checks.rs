@@ -11,19 +11,8 @@ mod exchange;
 pub(crate) mod policy;
 mod queue;
 
-use std::borrow::Cow;
-
 use crate::refusal::Refusal;
 use crate::state::State;
-
-/// Names of exchanges and queues are taken without carriage returns and line feeds.
-pub fn strip_line_breaks(name: &str) -> Cow<'_, str> {
-    if name.contains(['\r', '\n']) {
-        Cow::Owned(name.replace(['\r', '\n'], ""))
-    } else {
-        Cow::Borrowed(name)
-    }
-}
 
 /// Names that begin with `amq.` are the broker's to give.
 fn check_reserved(what: &str, name: &str) -> Result<(), Refusal> {

@@ -180,7 +180,7 @@ pub enum Command {
 pub struct DeclareExchange {
     /// Where.
     pub vhost: Name,
-    /// The name, without line breaks (see [`crate::checks::strip_line_breaks`]).
+    /// The name; the session has taken line breaks out of it.
     pub name: Name,
     /// The type as the client wrote it.
     pub kind: Name,
@@ -202,8 +202,8 @@ pub struct DeclareExchange {
 pub struct DeclareQueue {
     /// Where.
     pub vhost: Name,
-    /// The name, without line breaks; the caller has replaced an empty one by `amq.gen-…` and set
-    /// `generated`.
+    /// The name; the session has taken line breaks out of it, and the caller has replaced an empty
+    /// one by `amq.gen-…` and set `generated`.
     pub name: Name,
     /// The name was made by the broker, so that the reserved prefix is right.
     #[serde(default)]

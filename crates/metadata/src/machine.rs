@@ -78,7 +78,7 @@ impl State {
                 self.delete_parameter(&component, &vhost, &name, &mut out)?;
             }
             Command::PutGlobalParameter(parameter) => {
-                self.put_global_parameter(parameter, &mut out);
+                self.put_global_parameter(parameter, &mut out)?;
             }
             Command::DeleteGlobalParameter { name } => {
                 self.delete_global_parameter(&name, &mut out)?;

@@ -9,6 +9,7 @@ use imbl::{OrdMap, OrdSet};
 use model::id::{ConnectionId, QueueId};
 
 use crate::access::matcher::Matcher;
+use crate::access::topic::CompiledTopicPermission;
 use crate::objects::Name;
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
@@ -50,7 +51,7 @@ pub(crate) struct VhostState {
     pub(crate) by_destination: OrdSet<ByDestination>,
     pub(crate) permissions: OrdMap<Name, Arc<CompiledPermission>>,
     /// By user and exchange.
-    pub(crate) topic_permissions: OrdMap<(Name, Name), Arc<TopicPermission>>,
+    pub(crate) topic_permissions: OrdMap<(Name, Name), Arc<CompiledTopicPermission>>,
     pub(crate) policies: OrdMap<Name, Arc<CompiledPolicy>>,
     pub(crate) operator_policies: OrdMap<Name, Arc<CompiledPolicy>>,
     pub(crate) limits: OrdMap<VhostLimit, i64>,
@@ -146,7 +147,7 @@ impl State {
     /// All topic permissions in a vhost.
     pub fn topic_permissions(&self, vhost: &str) -> impl Iterator<Item = &Arc<TopicPermission>> {
         let permissions = self.vhosts.get(vhost).map(|vhost| &vhost.topic_permissions);
-        permissions.into_iter().flatten().map(|(_, permission)| permission)
+        permissions.into_iter().flatten().map(|(_, compiled)| &compiled.permission)
     }
 
     /// An exchange; the empty name is the default exchange.

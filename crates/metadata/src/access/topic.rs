@@ -1,24 +1,28 @@
 //! Topic permissions: expressions over routing keys with placeholders.
 
+use std::sync::Arc;
+
 use crate::access::Right;
 use crate::access::matcher::Matcher;
 use crate::objects::permission::TopicPermission;
 
-/// A topic permission, made for one user and vhost.
-#[derive(Debug, Clone)]
-pub(crate) struct Compiled {
+/// A topic permission with its expressions compiled.
+#[derive(Debug)]
+pub(crate) struct CompiledTopicPermission {
+    pub(crate) permission: Arc<TopicPermission>,
     write: Matcher,
     read: Matcher,
 }
 
-impl Compiled {
-    pub(crate) fn new(permission: &TopicPermission) -> Self {
+impl CompiledTopicPermission {
+    pub(crate) fn new(permission: Arc<TopicPermission>) -> Self {
         let matcher = |expression: &str| {
             // What was valid with the placeholders may not be with the values; then nobody may.
             Matcher::permission(&expand(expression, &permission.user, &permission.vhost))
                 .unwrap_or(Matcher::Nothing)
         };
-        Self { write: matcher(&permission.write), read: matcher(&permission.read) }
+        let (write, read) = (matcher(&permission.write), matcher(&permission.read));
+        Self { permission, write, read }
     }
 
     pub(crate) fn allows(&self, right: Right, routing_key: &str) -> bool {

@@ -1,10 +1,9 @@
 //! The arguments of a new queue: which there are, and what they may be.
 
-use std::borrow::Cow;
-
 use amq_protocol_types::{AMQPValue, FieldTable};
 
 use crate::arguments;
+use crate::objects::queue::QueueKind;
 use crate::refusal::Refusal;
 
 /// The longest time that an argument can name: ten years.
@@ -24,6 +23,7 @@ pub(super) const COMPARED: &[&str] = &[
     "x-queue-mode",
     "x-queue-version",
     "x-queue-leader-locator",
+    "x-queue-master-locator",
     "x-single-active-consumer",
     "x-queue-type",
     "x-delivery-limit",
@@ -64,9 +64,12 @@ const CHECKS: &[(&str, Check)] = &[
     ("x-consumer-timeout", check_consumer_timeout),
 ];
 
-/// The type that arguments ask for.
-pub(super) fn type_of(table: &FieldTable) -> Cow<'_, str> {
-    arguments::string(table, "x-queue-type").unwrap_or(Cow::Borrowed("classic"))
+/// Whether arguments ask for this type; without one they ask for a classic queue.
+pub(super) fn ask_for(table: &FieldTable, kind: QueueKind) -> bool {
+    if !table.contains_key("x-queue-type") {
+        return kind == QueueKind::Classic;
+    }
+    arguments::string(table, "x-queue-type").is_some_and(|name| name == kind.as_str())
 }
 
 /// Whether this node can make queues of that type.
@@ -100,7 +103,8 @@ pub(super) fn check(object: &str, table: &FieldTable) -> Result<(), Refusal> {
 
 fn check_type(value: &AMQPValue) -> Result<(), String> {
     let name = text(value)?;
-    if is_supported_type(&name) {
+    // The empty name stands for the default, and is kept as it is.
+    if name.is_empty() || is_supported_type(&name) {
         Ok(())
     } else {
         Err(format!("\"unsupported queue type '{name}'\""))

@@ -199,8 +199,7 @@ fn check_equivalent(existing: &Queue, declare: &DeclareQueue) -> Result<(), Refu
     )?;
     for key in queue_arguments::COMPARED {
         let (current, received) = (&existing.arguments, &declare.arguments);
-        // A queue without a type is a classic one.
-        if *key == "x-queue-type" && queue_arguments::type_of(received) == existing.kind.as_str() {
+        if *key == "x-queue-type" && queue_arguments::ask_for(received, existing.kind) {
             continue;
         }
         equivalence::check_argument(key, &object, current, received)?;

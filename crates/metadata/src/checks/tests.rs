@@ -118,6 +118,26 @@ fn redeclaring_a_queue() {
         "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received \
          'quorum' but current is 'classic'"
     );
+    assert_eq!(
+        inequivalent(with(table([("x-queue-type", integer(1))]))),
+        "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received \
+         '1' but current is 'classic'"
+    );
+    assert_eq!(
+        inequivalent(with(table([("x-queue-master-locator", text("min-masters"))]))),
+        "PRECONDITION_FAILED - inequivalent arg 'x-queue-master-locator' for queue 'q' in vhost '/': \
+         received the value 'min-masters' of type 'longstr' but current is none"
+    );
+    assert_eq!(
+        inequivalent(with(table([("x-queue-mode", text("bogus"))]))),
+        "PRECONDITION_FAILED - inequivalent arg 'x-queue-mode' for queue 'q' in vhost '/': received \
+         the value 'bogus' of type 'longstr' but current is none"
+    );
+    assert_eq!(
+        inequivalent(with(table([("x-dead-letter-routing-key", integer(7))]))),
+        "PRECONDITION_FAILED - inequivalent arg 'x-dead-letter-routing-key' for queue 'q' in vhost \
+         '/': received the value '7' of type 'signedint' but current is none"
+    );
     // The default type may be named, and unknown arguments are not compared.
     assert_eq!(check_queue(&state, &with(table([("x-queue-type", text("classic"))]))), Ok(true));
     assert_eq!(check_queue(&state, &with(table([("x-foo", integer(1))]))), Ok(true));
@@ -160,6 +180,7 @@ fn arguments_of_new_queues() {
         ("x-delivery-limit", integer(-1)),
         ("x-consumer-timeout", integer(1000)),
         ("x-queue-mode", text("lazy")),
+        ("x-queue-type", text("")),
         ("x-queue-version", integer(2)),
         ("x-overflow", text("reject-publish-dlx")),
         ("x-foo", text("a")),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::access::matcher::Matcher;
+use crate::access::topic::CompiledTopicPermission;
 use crate::machine::parts::{no_vhost, not_found};
 use crate::objects::Name;
 use crate::objects::limit::UserLimit;
@@ -99,7 +100,8 @@ impl State {
     pub(crate) fn insert_topic_permission(&mut self, permission: Arc<TopicPermission>) -> bool {
         let key = (Arc::clone(&permission.user), Arc::clone(&permission.exchange));
         let vhost = self.vhost_mut(&permission.vhost).expect("the vhost was checked");
-        vhost.topic_permissions.insert(key, permission).is_none()
+        let compiled = Arc::new(CompiledTopicPermission::new(permission));
+        vhost.topic_permissions.insert(key, compiled).is_none()
     }
 
     pub(super) fn delete_topic_permission(
@@ -131,9 +133,9 @@ impl State {
             .cloned()
             .collect();
         for key in doomed {
-            if let Some(permission) = vhost.topic_permissions.remove(&key) {
+            if let Some(compiled) = vhost.topic_permissions.remove(&key) {
                 out.deleted = true;
-                out.records.push(record::delete(&Record::TopicPermission(&permission)));
+                out.records.push(record::delete(&Record::TopicPermission(&compiled.permission)));
             }
         }
     }

@@ -7,9 +7,13 @@ use serde::de::DeserializeOwned;
 use crate::checks;
 use crate::machine::users;
 use crate::objects::Name;
+use crate::objects::binding::{Binding, Destination};
+use crate::objects::exchange::Exchange;
 use crate::objects::limit::{UserLimit, VhostLimit};
-use crate::objects::parameter::GlobalParameter;
+use crate::objects::parameter::{GlobalParameter, Parameter};
+use crate::objects::permission::{Permission, TopicPermission};
 use crate::objects::policy::Policy;
+use crate::objects::queue::Queue;
 use crate::objects::user::User;
 use crate::outcome::Outcome;
 use crate::state::{CompiledPolicy, State};
@@ -77,30 +81,64 @@ fn insert(state: &mut State, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         record::VHOST => state.insert_vhost(read(key, value)?),
         record::VHOST_LIMIT => {
             let (vhost, limit, value): (Name, VhostLimit, i64) = read(key, value)?;
-            if let Some(vhost) = state.vhosts.get_mut(&vhost) {
-                Arc::make_mut(vhost).limits.insert(limit, value);
-            }
+            let vhost = state.vhosts.get_mut(&vhost).ok_or_else(|| damaged(key, &NO_VHOST))?;
+            Arc::make_mut(vhost).limits.insert(limit, value);
         }
         record::PERMISSION => {
-            let compiled =
-                users::compile(read(key, value)?).map_err(|error| damaged(key, &error))?;
+            let permission: Permission = read(key, value)?;
+            needs_vhost(state, key, &permission.vhost)?;
+            let compiled = users::compile(permission).map_err(|error| damaged(key, &error))?;
             state.insert_permission(compiled);
         }
-        record::TOPIC_PERMISSION => drop(state.insert_topic_permission(read(key, value)?)),
-        record::PARAMETER => drop(state.insert_parameter(read(key, value)?)),
+        record::TOPIC_PERMISSION => {
+            let permission: Arc<TopicPermission> = read(key, value)?;
+            needs_vhost(state, key, &permission.vhost)?;
+            state.insert_topic_permission(permission);
+        }
+        record::PARAMETER => {
+            let parameter: Arc<Parameter> = read(key, value)?;
+            needs_vhost(state, key, &parameter.vhost)?;
+            state.insert_parameter(parameter);
+        }
         record::POLICY | record::OPERATOR_POLICY => {
             let operator = letter == record::OPERATOR_POLICY;
             let policy: Policy = read(key, value)?;
+            needs_vhost(state, key, &policy.vhost)?;
             let pattern =
                 checks::policy::compile(&policy, operator).map_err(|error| damaged(key, &error))?;
             state.insert_policy(Arc::new(CompiledPolicy { policy, pattern }), operator);
         }
-        record::EXCHANGE => state.insert_exchange(&read(key, value)?),
-        record::QUEUE => state.insert_queue(read(key, value)?),
-        record::BINDING => state.insert_binding(read(key, value)?),
+        record::EXCHANGE => {
+            let exchange: Arc<Exchange> = read(key, value)?;
+            needs_vhost(state, key, &exchange.vhost)?;
+            state.insert_exchange(&exchange);
+        }
+        record::QUEUE => {
+            let queue: Arc<Queue> = read(key, value)?;
+            needs_vhost(state, key, &queue.vhost)?;
+            state.insert_queue(queue);
+        }
+        record::BINDING => {
+            let binding: Arc<Binding> = read(key, value)?;
+            let vhost = &binding.vhost;
+            let has_destination = match &binding.destination {
+                Destination::Queue(name) => state.queue(vhost, name).is_some(),
+                Destination::Exchange(name) => state.exchange(vhost, name).is_some(),
+            };
+            if !has_destination || state.exchange(vhost, &binding.source).is_none() {
+                return Err(damaged(key, &"one of its ends is missing"));
+            }
+            state.insert_binding(binding);
+        }
         _ => return Err(damaged(key, &"a kind of object that this version does not know")),
     }
     Ok(())
+}
+
+const NO_VHOST: &str = "its vhost is missing";
+
+fn needs_vhost(state: &State, key: &[u8], vhost: &str) -> Result<(), Failure> {
+    if state.vhosts.contains_key(vhost) { Ok(()) } else { Err(damaged(key, &NO_VHOST)) }
 }
 
 fn read<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, Failure> {

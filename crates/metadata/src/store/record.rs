@@ -152,7 +152,10 @@ pub(crate) fn all_of_vhost(vhost: &Arc<VhostState>, visit: &mut dyn FnMut(Record
         visit(Record::VhostLimit(&vhost.vhost.name, *limit, *value));
     }
     vhost.permissions.values().for_each(|one| visit(Record::Permission(&one.permission)));
-    vhost.topic_permissions.values().for_each(|one| visit(Record::TopicPermission(one)));
+    vhost
+        .topic_permissions
+        .values()
+        .for_each(|one| visit(Record::TopicPermission(&one.permission)));
     vhost.parameters.values().for_each(|one| visit(Record::Parameter(one)));
     vhost.policies.values().for_each(|one| visit(Record::Policy(&one.policy, false)));
     vhost.operator_policies.values().for_each(|one| visit(Record::Policy(&one.policy, true)));

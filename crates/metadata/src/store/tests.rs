@@ -219,6 +219,18 @@ fn damaged_records_are_named() {
         (b"D\0\x01u", b"\x02{}", "version 2, and this node knows 1"),
         (b"Z", b"", "a kind of object that this version does not know"),
         (b"F", b"", "empty"),
+        (
+            b"N\0\x01v\0\x01q",
+            b"\x01{\"id\":2000,\"vhost\":\"v\",\"name\":\"q\",\"kind\":\"classic\",\"durable\":true,\
+              \"auto_delete\":false,\"user_who_performed_action\":\"u\"}",
+            "its vhost is missing",
+        ),
+        (
+            b"O",
+            b"\x01{\"vhost\":\"/\",\"source\":\"amq.direct\",\"destination\":{\"queue\":\"none\"},\
+              \"routing_key\":\"k\"}",
+            "one of its ends is missing",
+        ),
     ] {
         kv.put(key, value).unwrap();
         let Failure { reason } = store::load(&kv).unwrap_err();
@@ -226,6 +238,44 @@ fn damaged_records_are_named() {
         kv.delete(key).unwrap();
     }
     assert!(store::load(&kv).unwrap().is_some());
+}
+
+/// A parameter as deep as is accepted comes back from the journal and from the store.
+#[test]
+fn what_is_accepted_can_be_read_again() {
+    let nested = |levels: usize| (1..levels).fold(json!(1), |inner, _| json!([inner]));
+    let put = |value| {
+        let parameter =
+            Parameter { component: "shovel".into(), vhost: "/".into(), name: "s".into(), value };
+        Command::PutParameter(parameter)
+    };
+    let put_global =
+        |value| Command::PutGlobalParameter(GlobalParameter { name: "g".into(), value });
+    let kv = Memory::new();
+    let mut state = state();
+    store::save_all(&kv, &state, 0).unwrap();
+    for (applied, command) in [(1, put(nested(64))), (2, put_global(nested(64)))] {
+        assert_eq!(Command::decode(&command.encode()).as_ref(), Ok(&command));
+        let outcome = state.apply(command).unwrap();
+        store::save(&kv, &outcome, applied).unwrap();
+        check_round_trip(&kv, &state, applied);
+    }
+    for command in [put(nested(65)), put_global(nested(65)), put(nested(127))] {
+        let refusal = state.refused(command);
+        assert_eq!(refusal.kind, crate::refusal::Kind::Invalid);
+        assert_eq!(refusal.text, "the value is nested deeper than 64");
+    }
+}
+
+proptest! {
+    /// A leader has what a client wrote, its followers what they read from the journal.
+    #[test]
+    fn every_number_comes_back_exactly(number in any::<f64>()) {
+        let value = json!({"n": number});
+        let command =
+            Command::PutGlobalParameter(GlobalParameter { name: "g".into(), value });
+        prop_assert_eq!(Command::decode(&command.encode()), Ok(command));
+    }
 }
 
 proptest! {
