@@ -107,7 +107,8 @@ pub struct Options {
     /// After --duration, wait until the consumers have everything
     #[arg(long)]
     pub drain: bool,
-    /// Give up when nothing moves for S seconds
+    /// Give up when nothing moves for S seconds after everything was published; publishers that
+    /// are held back wait
     #[arg(long, value_name = "S", default_value_t = 15.0)]
     pub stall: f64,
     /// Insist on latency figures (they are shown whenever the size allows)

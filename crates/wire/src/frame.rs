@@ -238,8 +238,7 @@ pub fn peek(bytes: &[u8], frame_max: u32) -> Result<Option<FrameRef<'_>>, FrameE
 
 /// Takes one frame off the front of `buffer`; `None` if it has not arrived whole.
 ///
-/// Never allocates: when `None` comes back, [`missing`] says how much the caller should make room
-/// for.
+/// Never allocates.
 ///
 /// # Errors
 /// As for [`peek`]; `buffer` is left as it was.
@@ -252,16 +251,6 @@ pub fn decode(buffer: &mut BytesMut, frame_max: u32) -> Result<Option<Frame>, Fr
     let payload = buffer.split_to(length).freeze();
     buffer.advance(1);
     Ok(Some(Frame { kind, channel, payload }))
-}
-
-/// How many more bytes are needed to complete the frame at the front of `buffer`, at least 1.
-/// Only meaningful after [`decode`] returned `None`.
-pub fn missing(buffer: &[u8]) -> usize {
-    let whole = match head(buffer) {
-        Some(head) => head.size as usize + OVERHEAD,
-        None => OVERHEAD,
-    };
-    whole.saturating_sub(buffer.len()).max(1)
 }
 
 /// Writes a frame whole.
