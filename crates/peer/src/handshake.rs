@@ -28,7 +28,7 @@ mod tests;
 
 const MAGIC: [u8; 8] = *b"LEVRPEER";
 /// The version of all that goes over a connection.
-pub const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 1;
 const PREAMBLE: usize = MAGIC.len() + 2;
 const NONCE: usize = 32;
 
@@ -56,7 +56,7 @@ pub(crate) type Nonce = [u8; NONCE];
 
 /// Why a handshake has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HandshakeError {
+pub(crate) enum HandshakeError {
     /// What came is not this protocol.
     #[error("it does not speak the protocol of peers")]
     NotAPeer,
@@ -128,7 +128,6 @@ impl Talk {
 
     /// Takes a word of at most `max` bytes off the input. `None`: not there yet.
     fn word(
-        &mut self,
         input: &mut BytesMut,
         expected: u8,
         max: usize,
@@ -248,7 +247,7 @@ impl Dialler {
             }
         }
         if let DiallerState::AwaitsChallenge = self.state {
-            let Some(word) = self.talk.word(input, CHALLENGE, SMALL_MAX)? else { return Ok(None) };
+            let Some(word) = Talk::word(input, CHALLENGE, SMALL_MAX)? else { return Ok(None) };
             if word.body().len() != NONCE {
                 return Err(HandshakeError::Malformed("challenge"));
             }
@@ -259,7 +258,7 @@ impl Dialler {
             self.talk.say(out, PROOF_OF_DIALLER, &body, Some(Role::Dialler));
             self.state = DiallerState::AwaitsWelcome;
         }
-        let Some(word) = self.talk.word(input, WELCOME, LARGE_MAX)? else { return Ok(None) };
+        let Some(word) = Talk::word(input, WELCOME, LARGE_MAX)? else { return Ok(None) };
         if !self.talk.proven(&word, Role::Acceptor)? {
             return Err(HandshakeError::Refuse(Refusal::new(
                 Reason::WrongSecret,
@@ -314,7 +313,7 @@ impl Acceptor {
             }
         }
         if let AcceptorState::AwaitsHello = self.state {
-            let Some(word) = self.talk.word(input, HELLO, SMALL_MAX)? else { return Ok(None) };
+            let Some(word) = Talk::word(input, HELLO, SMALL_MAX)? else { return Ok(None) };
             let mut body = Reader(word.body());
             let hello = body.array::<NONCE>().and_then(|_| body.text(NAME_MAX));
             let cluster =
@@ -330,7 +329,7 @@ impl Acceptor {
             self.talk.say(out, CHALLENGE, &self.nonce, None);
             self.state = AcceptorState::AwaitsProof;
         }
-        let Some(word) = self.talk.word(input, PROOF_OF_DIALLER, LARGE_MAX)? else {
+        let Some(word) = Talk::word(input, PROOF_OF_DIALLER, LARGE_MAX)? else {
             return Ok(None);
         };
         if !self.talk.proven(&word, Role::Dialler)? {

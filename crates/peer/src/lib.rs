@@ -16,10 +16,21 @@
 //!       └── handshake   (pure)  who is there: identities, proofs of the shared secret
 //! ```
 
-pub mod handshake;
+pub mod links;
+
+pub mod answer;
+pub mod frame;
+pub mod handler;
 pub mod identity;
+pub mod options;
+pub mod outbox;
 pub mod refusal;
 pub mod secret;
+pub mod shared;
 
 mod codec;
-mod frame;
+mod connection;
+mod door;
+mod handshake;
+mod link;
+mod pair;

@@ -187,10 +187,10 @@ fn an_acceptor_without_the_secret_is_not_believed() {
 #[test]
 fn a_proof_cannot_be_used_twice() {
     let mut pair = Pair::new(party("one", "s"), "two", party("two", "s"));
-    let hello = pair.to_acceptor.clone();
+    let mut hello = pair.to_acceptor.clone();
     assert_eq!(pair.accept(1000), Ok(None));
     assert_eq!(pair.dial(1000), Ok(None));
-    let proof = pair.to_acceptor.clone();
+    let mut proof = pair.to_acceptor;
     // who has heard all of it says it again, to an acceptor that gives another nonce
     let mut acceptor = Acceptor::new(party("two", "s"), [3; 32]);
     let mut out = BytesMut::new();
@@ -201,8 +201,8 @@ fn a_proof_cannot_be_used_twice() {
     assert_eq!(refusal.reason, Reason::WrongSecret);
     // with the same nonce it would fit: it is the nonce that guards
     let mut acceptor = Acceptor::new(party("two", "s"), [2; 32]);
-    assert_eq!(acceptor.read(&mut hello.clone(), &mut out), Ok(None));
-    assert!(matches!(acceptor.read(&mut proof.clone(), &mut out), Ok(Some(_))));
+    assert_eq!(acceptor.read(&mut hello, &mut out), Ok(None));
+    assert!(matches!(acceptor.read(&mut proof, &mut out), Ok(Some(_))));
 }
 
 #[test]
