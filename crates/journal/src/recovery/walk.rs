@@ -2,6 +2,7 @@
 
 use crate::format::{Entry, What};
 use crate::index::{Index, Place, Slot};
+use crate::keeper::read_note;
 use crate::op::Head;
 use crate::recovery::replay::Source;
 use crate::scan::read_segment;
@@ -20,6 +21,8 @@ pub(super) struct Walk<'a> {
     cursors: Vec<u64>,
     /// What the segments of the latest excursions hold.
     tables: VecDeque<(Slot, Table)>,
+    /// Where the latest note lay, and how many lay there in a row.
+    row: (Slot, u32),
 }
 
 /// Live records of one segment: head and payload length, and newest notes.
@@ -31,10 +34,13 @@ struct Table {
 
 /// How many tables are kept.
 const TABLES: usize = 4;
+/// So many notes in a row in one segment make its table worth reading. Notes of records that were
+/// returned at very different times lie all over the journal: each is read alone then.
+const ROW: u32 = 32;
 
 impl<'a> Walk<'a> {
     pub(super) fn new(index: &'a Mutex<Index>, sources: &'a [Source]) -> Self {
-        Self { index, sources, cursors: Vec::new(), tables: VecDeque::new() }
+        Self { index, sources, cursors: Vec::new(), tables: VecDeque::new(), row: (0, 0) }
     }
 
     /// Visits the record of an entry, if it is still needed, and what must come before it.
@@ -64,7 +70,7 @@ impl<'a> Walk<'a> {
             visit(name.0, name.1, head, payload);
             return Ok(());
         }
-        let newest = self.table(note.slot())?.and_then(|table| table.notes.get(&name).copied());
+        let newest = self.newest(name, note)?;
         visit(name.0, name.1, newest.as_ref().map_or(head, Head::as_slice), payload);
         Ok(())
     }
@@ -110,12 +116,24 @@ impl<'a> Walk<'a> {
             if let Some(&(head, payload)) = record {
                 let mut newest = None;
                 if !note.is_none() {
-                    let table = self.table(note.slot())?;
-                    newest = table.and_then(|table| table.notes.get(&name).copied());
+                    newest = self.newest(name, note)?;
                 }
                 visit(stream, Seq(seq), newest.unwrap_or(head).as_slice(), payload);
             }
             from = seq + 1;
+        }
+    }
+
+    /// The head in the note of a record; `None` if it is damaged or too new.
+    fn newest(&mut self, name: (StreamId, Seq), note: Place) -> io::Result<Option<Head>> {
+        let slot = note.slot();
+        self.row = (slot, if self.row.0 == slot { self.row.1.saturating_add(1) } else { 1 });
+        if self.row.1 > ROW || self.tables.iter().any(|&(other, _)| other == slot) {
+            return Ok(self.table(slot)?.and_then(|table| table.notes.get(&name).copied()));
+        }
+        match self.sources.iter().find(|source| source.slot == slot) {
+            Some(source) => read_note(&*source.file, note.offset(), source.seed),
+            None => Ok(None),
         }
     }
 

@@ -78,6 +78,34 @@ fn the_newest_note_comes_back() {
     });
 }
 
+/// Notes that lie together and notes that lie all over the journal.
+#[test]
+fn notes_come_back_from_wherever_they_lie() {
+    on_both(|disk, dir| {
+        let mut now = Duration::ZERO;
+        let mut journal = open_only(disk, dir);
+        for stream in [1, 2] {
+            apply(&mut journal, &mut now, (1..=400).map(|seq| put(stream, seq, b"x")).collect());
+        }
+        for round in 0..8 {
+            let notes = (1..=400).filter(|seq| seq % 8 == round);
+            let ops = notes.map(|seq| note(1, seq, &seq.to_be_bytes())).collect();
+            apply(&mut journal, &mut now, ops);
+            // The next ones lie in another segment.
+            apply(&mut journal, &mut now, vec![put(3, 1 + round, &[7; 60_000])]);
+        }
+        let ops = (1..=400).map(|seq| note(2, seq, &seq.to_be_bytes())).collect();
+        apply(&mut journal, &mut now, ops);
+        drop(journal);
+        let (_, recovery) = open(disk, dir);
+        let all = visited(recovery);
+        assert_eq!(all.len(), 808);
+        for (_, seq, head, _) in all.iter().filter(|record| record.0 < 3) {
+            assert_eq!(head, &seq.to_be_bytes());
+        }
+    });
+}
+
 #[test]
 fn a_dropped_stream_is_gone() {
     on_both(|disk, dir| {
