@@ -98,7 +98,7 @@ pub struct Recovery {
     known: Vec<Known>,
     sources: Vec<Source>,
     /// The segment that is gone on in, and where that begins.
-    resumed: Option<(Slot, u32)>,
+    pub(crate) resumed: Option<(Slot, u32)>,
     index: Arc<Mutex<Index>>,
     visiting: Arc<AtomicBool>,
     intake: Arc<Intake>,

@@ -374,7 +374,8 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.step(None, false)?;
+        // A longer directory may need it.
+        state.step(None, true)?;
         let node = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.into(), node);
         Ok(())

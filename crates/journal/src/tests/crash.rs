@@ -131,6 +131,7 @@ struct World {
     shared: Option<Arc<Shared>>,
     now: Duration,
     torn: u64,
+    resumed: u64,
 }
 
 impl World {
@@ -151,6 +152,7 @@ impl World {
             shared: None,
             now: Duration::ZERO,
             torn: 0,
+            resumed: 0,
         }
     }
 
@@ -262,6 +264,7 @@ impl World {
                 Ok((journal, recovery)) => {
                     self.disk.heal();
                     self.torn += u64::from(recovery.report().torn.is_some());
+                    self.resumed += u64::from(recovery.resumed.is_some());
                     for known in recovery.streams() {
                         // Names whose every trace is gone may be given again.
                         if let Some(next) = self.next.get_mut(&known.stream.0) {
@@ -318,6 +321,7 @@ struct Seen {
     recycled: u64,
     held: u64,
     torn: u64,
+    resumed: u64,
     deaths: u64,
     closed: u64,
 }
@@ -361,6 +365,7 @@ fn run(seed: u64, lives: u64) -> Seen {
     }
     drop(world.open(durable));
     seen.torn = world.torn;
+    seen.resumed = world.resumed;
     seen
 }
 
@@ -378,12 +383,13 @@ fn nothing_durable_is_lost_in_any_crash() {
         all.recycled += seen.recycled;
         all.held += seen.held;
         all.torn += seen.torn;
+        all.resumed += seen.resumed;
         all.deaths += seen.deaths;
         all.closed += seen.closed;
     }
     if seeds >= 100 {
         let went = [all.carried, all.surveyed, all.recycled, all.held, all.torn, all.closed];
-        assert!(went.iter().all(|&times| times > 0), "{all:?}");
+        assert!(went.iter().all(|&times| times > 0) && all.resumed > 0, "{all:?}");
         eprintln!("{all:?}");
     }
 }
