@@ -65,7 +65,6 @@ elif STEP == "plaintext-on-the-tls-port":
     assert not answer.startswith(b"AMQP"), answer
     round_trip(connect(PlainCredentials("guest", "guest")))
 elif STEP == "serial":
-    pem = ssl.get_server_certificate(("127.0.0.1", PORT))
-    print(hash(pem) if not pem else pem.splitlines()[5])
+    print(ssl.get_server_certificate(("127.0.0.1", PORT)))
 else:
     sys.exit("unknown step")

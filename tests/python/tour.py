@@ -260,7 +260,7 @@ def negotiation(_):
     name = channel.queue_declare("", exclusive=True).method.queue
     channel.basic_publish("", name, b"x" * 100000)
     assert len(take(channel, name)[2]) == 100000
-    small.update_secret("guest", "because") if hasattr(small, "update_secret") else None
+    small.update_secret("guest", "because")
     small.close()
 
 
