@@ -12,7 +12,8 @@
 //! are prepared and freed by the [`crate::keeper`], whose answers are an input like operations.
 //!
 //! Invariants: a record is durable before `Step::durable` says so; a segment is begun only when
-//! everything in the one before is synced; a failed write or sync ends the machine.
+//! everything in the one before is synced, and its header is synced before anything else is written
+//! to it; a failed write or sync ends the machine.
 
 use crate::disk::File;
 use crate::format::{
@@ -569,10 +570,7 @@ impl Writer {
         let mut mark = Vec::with_capacity(MARK);
         Encoder { out: &mut mark, seed: current.seed }.mark(current.synced, end);
         self.buffer[..MARK].copy_from_slice(&mark);
-        if !current.header_written {
-            write_header(&*current.file, &current.header)?;
-            current.header_written = true;
-        }
+        current.begin()?;
         current.file.write_at(&self.buffer, current.end.into())?;
         current.end = end;
         self.written += 1;
@@ -645,7 +643,8 @@ impl Writer {
         assert!(self.buffer.is_empty(), "everything is written before a segment is sealed");
         // Everything in the segment must be on disk before its trailer says that it counts.
         self.sync()?;
-        let Some(current) = self.current.take() else { return Ok(()) };
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        current.begin()?;
         let trailer = current.seal(clean)?;
         if clean {
             current.file.sync()?;
@@ -763,6 +762,17 @@ impl Current {
         }
     }
 
+    /// Makes the header durable before anything of this generation is written. Were it lost, the
+    /// next process would give the generation again, and what was written would count in it.
+    fn begin(&mut self) -> io::Result<()> {
+        if !self.header_written {
+            write_header(&*self.file, &self.header)?;
+            self.file.sync()?;
+            self.header_written = true;
+        }
+        Ok(())
+    }
+
     fn add_entry(&mut self, buffer: &[u8], start: usize, length: usize) {
         let Some(entries) = &mut self.index else { return };
         if (entries.len() + length) as u64 > self.header.bytes / INDEX_SHARE {
@@ -786,9 +796,6 @@ impl Current {
             entries: self.entries,
             clean,
         };
-        if !self.header_written {
-            write_header(&*self.file, &self.header)?;
-        }
         if !entries.is_empty() {
             self.file.write_at(entries, self.end.into())?;
         }
