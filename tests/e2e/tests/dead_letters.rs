@@ -45,6 +45,28 @@ fn case_038_a_missing_dead_letter_exchange_drops() {
 }
 
 #[test]
+fn case_038b_a_dead_letter_key_may_be_longer_than_a_routing_key() {
+    let broker = Broker::start();
+    let mut client = broker.channel();
+    let long = "k".repeat(300);
+    let key = table! { "x-dead-letter-exchange" => "amq.topic", "x-dead-letter-routing-key" => long.as_str() };
+    let exchange = table! { "x-dead-letter-exchange" => long.as_str() };
+    client.queue(1, "key", DURABLE, &key).unwrap();
+    client.queue(1, "exchange", DURABLE, &exchange).unwrap();
+    client.queue(1, "dead", DURABLE, &table! {}).unwrap();
+    client.bind(1, "dead", "amq.topic", "#", &table! {}).unwrap();
+    for queue in ["exchange", "key"] {
+        client.put(1, queue, "m").unwrap();
+        let message = client.get_soon_unsettled(1, queue);
+        client.reject(1, message.tag, false).unwrap();
+    }
+    if broker.is_ours() {
+        // RabbitMQ cannot encode it and ends the connection.
+        assert_eq!(client.get_soon_unsettled(1, "dead").routing_key, "k".repeat(255));
+    }
+}
+
+#[test]
 fn case_039_a_rejection_keeps_a_cycle_going() {
     let broker = Broker::start();
     let mut client = broker.channel();

@@ -135,6 +135,28 @@ fn case_080_publishing_to_a_full_queue_is_400() {
 }
 
 #[test]
+fn case_080b_publishing_too_large_a_message_is_400() {
+    let Some(broker) = Broker::own(Setup::new().set("limits.message_size", "1KiB")) else { return };
+    let mut client = broker.channel();
+    client.queue(1, "q", DURABLE, &table! {}).unwrap();
+    let path = format!("{}/publish", broker.exchange_path("amq.default"));
+    let publish = |size: usize| {
+        let body = json!({
+            "routing_key": "q", "properties": {}, "payload": "x".repeat(size),
+            "payload_encoding": "string",
+        });
+        broker.api.post(&path, &body)
+    };
+    assert_eq!(publish(1024).json(), json!({ "routed": true }));
+    let answer = publish(1025);
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert_eq!(
+        answer.reason(),
+        "406 PRECONDITION_FAILED - message size 1025 is larger than configured max size 1024"
+    );
+}
+
+#[test]
 fn case_081_users_without_a_password_cannot_log_in() {
     let broker = Broker::start();
     for (user, body) in [
