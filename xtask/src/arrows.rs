@@ -9,6 +9,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("journal", &["model"]),
     ("queue", &["model"]),
+    ("quorum", &["model", "journal"]),
     ("metadata", &["model"]),
     ("wire", &["model"]),
     ("peer", &["model"]),

@@ -1,0 +1,71 @@
+//! How openraft is set.
+
+use crate::host::Care;
+use openraft::{Config, SnapshotPolicy};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+/// Leaders without heartbeats refuse proposals once this long has passed since a majority
+/// answered, so it must be longer than any silence.
+const LEASE: Duration = Duration::from_hours(35 * 24);
+/// How long a vote or a transfer may take.
+const VOTE_WAIT: Duration = Duration::from_secs(5);
+
+/// How many entries one message to a follower, and one write to the log, may have.
+const ENTRIES_MAX: u64 = 4096;
+
+static SUPERVISED: LazyLock<Arc<Config>> = LazyLock::new(|| {
+    build(Config {
+        enable_tick: false,
+        enable_heartbeat: false,
+        enable_elect: false,
+        election_timeout_min: millis(VOTE_WAIT),
+        election_timeout_max: millis(LEASE),
+        heartbeat_interval: 1000,
+        ..common()
+    })
+});
+
+static HEARTBEATS: LazyLock<Arc<Config>> = LazyLock::new(|| {
+    build(Config {
+        election_timeout_min: 1500,
+        election_timeout_max: 3000,
+        heartbeat_interval: 300,
+        enable_pre_vote: Some(true),
+        ..common()
+    })
+});
+
+fn common() -> Config {
+    Config {
+        cluster_name: "leveret".into(),
+        max_payload_entries: ENTRIES_MAX,
+        max_append_entries: Some(ENTRIES_MAX),
+        // Replication runs ahead of the local disk, so a leader that starts again may have lost
+        // entries which its followers hold: it must not resume its term and give their log ids to
+        // others.
+        enable_leader_restore: Some(false),
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: 1000,
+        install_snapshot_timeout: 600_000,
+        // The rings for statistics that nobody reads.
+        log_stage_capacity: Some(8),
+        ..Config::default()
+    }
+}
+
+fn build(config: Config) -> Arc<Config> {
+    Arc::new(config.validate().expect("the settings agree with each other"))
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).expect("a few weeks")
+}
+
+/// The settings of a group.
+pub(crate) fn of(care: Care) -> Arc<Config> {
+    Arc::clone(match care {
+        Care::Supervised => &SUPERVISED,
+        Care::Heartbeats => &HEARTBEATS,
+    })
+}

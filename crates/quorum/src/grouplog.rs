@@ -1,0 +1,596 @@
+//! The log of one group: an index in memory over records in the node's journal.
+//!
+//! ```text
+//!  purged   first                         applied            next index
+//!    |        |                              |                   |
+//!    | gone   |  slots: term, position       |  + the entry      |
+//!             |  (the entry, while there is room for it)         |
+//! ```
+//!
+//! Positions are given and operations handed over under one lock, so they reach the journal in
+//! the order of their positions. The journal is first in, first out: when a record is durable,
+//! so is everything that the group did before.
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::log::Log;
+use crate::member::Body;
+use crate::record::{EntryKind, Head};
+use crate::recovered::{Found, Recovered};
+use crate::seat::Seat;
+use crate::tail::Tail;
+use crate::types::{Data, Entry, Flushed, LogId, Payload, SnapshotMeta, Types, Vote, log_id};
+use crate::watermark::Watermark;
+use crate::wire::{Reader, Write};
+use bytes::{Bytes, BytesMut};
+use journal::op::{self, Lsn, Op};
+use model::id::{Seq, StreamId};
+use openraft::type_config::TypeConfigExt;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+pub(crate) mod storage;
+
+/// What the logs of a node share.
+#[derive(Clone)]
+pub(crate) struct Disk {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) watermark: Arc<Watermark>,
+    pub(crate) tail: Arc<Tail>,
+}
+
+/// The log of one group.
+pub(crate) struct GroupLog {
+    stream: StreamId,
+    disk: Disk,
+    seat: Arc<Seat>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The next position to give.
+    next: u64,
+    vote: Option<(Vote, Seq)>,
+    purged: Option<(LogId, Seq)>,
+    committed: Option<(LogId, Seq)>,
+    checkpoint: Option<(LogId, Seq)>,
+    /// The index of the first slot.
+    first: u64,
+    slots: VecDeque<Slot>,
+    /// Slots before this one hold no entry in memory.
+    held_from: u64,
+    held_bytes: usize,
+    /// What the journal held of checkpointed bodies at the start, until the member takes it.
+    bodies: Vec<Body>,
+}
+
+/// One entry of the log.
+struct Slot {
+    term: u64,
+    position: Seq,
+    /// When it is durable.
+    lsn: Lsn,
+    kind: EntryKind,
+    bytes: u32,
+    held: Option<Payload>,
+}
+
+/// An entry that has to be read from its record, and where it belongs among those asked for.
+struct Missing {
+    at: usize,
+    id: LogId,
+    kind: EntryKind,
+    position: Seq,
+}
+
+/// What takes the place of an entry in memory, for counting.
+const SLOT_BYTES: usize = size_of::<Slot>();
+
+impl fmt::Debug for GroupLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupLog").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+impl Slot {
+    fn id(&self, index: u64) -> LogId {
+        log_id(self.term, index)
+    }
+}
+
+impl State {
+    fn next_index(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    /// The last entry, or what was purged last.
+    fn last(&self) -> Option<LogId> {
+        let last = self.slots.back().map(|slot| slot.id(self.next_index() - 1));
+        last.or(self.purged.map(|(id, _)| id))
+    }
+
+    fn slot(&self, index: u64) -> Option<&Slot> {
+        let at = index.checked_sub(self.first)?;
+        self.slots.get(usize::try_from(at).ok()?)
+    }
+
+    fn take_position(&mut self) -> Seq {
+        let position = Seq(self.next);
+        self.next += 1;
+        position
+    }
+
+    /// Drops an entry's payload from memory.
+    fn let_go(&mut self, at: usize, tail: &Tail) {
+        if self.slots[at].held.take().is_some() {
+            let bytes = self.slots[at].bytes as usize + SLOT_BYTES;
+            self.held_bytes -= bytes;
+            tail.sub(bytes);
+        }
+    }
+}
+
+impl GroupLog {
+    /// The log of what was recovered, or a new one.
+    pub(crate) fn new(
+        stream: StreamId,
+        disk: Disk,
+        seat: Arc<Seat>,
+        mut recovered: Recovered,
+    ) -> Self {
+        let checkpoint = recovered.checkpoint;
+        let bodies = bodies(&recovered);
+        let orphans = recovered.arrived.iter().map(|(_, position)| *position);
+        let orphans: Vec<Seq> =
+            orphans.filter(|at| checkpoint.is_none_or(|(_, upto)| *at > upto)).collect();
+        let mut stale = std::mem::take(&mut recovered.stale);
+        stale.extend(orphans);
+        let first = recovered.purged.map_or(0, |(id, _)| id.index + 1);
+        let slot = |found: &Found| Slot {
+            term: found.id.leader_id.term,
+            position: found.position,
+            lsn: Lsn(0),
+            kind: found.kind,
+            bytes: found.bytes,
+            held: None,
+        };
+        let slots: VecDeque<Slot> = recovered.entries.iter().map(slot).collect();
+        let state = State {
+            next: recovered.highest + 1,
+            vote: recovered.vote,
+            purged: recovered.purged,
+            committed: recovered.committed,
+            checkpoint,
+            first,
+            held_from: first + slots.len() as u64,
+            slots,
+            held_bytes: 0,
+            bodies,
+        };
+        let log = Self { stream, disk, seat, state: Mutex::new(state) };
+        log.release(&stale);
+        log
+    }
+
+    /// The vote that was saved last.
+    pub(crate) fn vote(&self) -> Option<Vote> {
+        self.state.lock().vote.map(|(vote, _)| vote)
+    }
+
+    /// The last entry, or what was purged last.
+    pub(crate) fn last(&self) -> Option<LogId> {
+        self.state.lock().last()
+    }
+
+    pub(crate) fn purged(&self) -> Option<LogId> {
+        self.state.lock().purged.map(|(id, _)| id)
+    }
+
+    pub(crate) fn committed(&self) -> Option<LogId> {
+        self.state.lock().committed.map(|(id, _)| id)
+    }
+
+    pub(crate) fn checkpointed(&self) -> Option<LogId> {
+        self.state.lock().checkpoint.map(|(id, _)| id)
+    }
+
+    /// How many entries there are, and how many bytes they have.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        let bytes = state.slots.iter().map(|slot| u64::from(slot.bytes)).sum();
+        (state.slots.len() as u64, bytes)
+    }
+
+    /// Appends entries; `flushed` is called once they are durable.
+    fn append(&self, entries: impl IntoIterator<Item = Entry>, flushed: Flushed) {
+        let mut state = self.state.lock();
+        let mut ops = Vec::new();
+        let mut added = 0;
+        let before = state.slots.len();
+        for entry in entries {
+            let (id, payload) = (entry.log_id, entry.payload);
+            if state.slots.is_empty() && state.purged.is_none() {
+                state.first = id.index;
+                state.held_from = id.index;
+            }
+            assert_eq!(id.index, state.next_index(), "entries follow each other");
+            let position = state.take_position();
+            let (kind, bytes) = stored(&payload);
+            added += bytes.len() + SLOT_BYTES;
+            let slot = Slot {
+                term: id.leader_id.term,
+                position,
+                lsn: Lsn(0),
+                kind,
+                bytes: u32::try_from(bytes.len()).expect("a proposal is smaller than 1 GiB"),
+                held: Some(payload),
+            };
+            state.slots.push_back(slot);
+            ops.push(Op::Put {
+                stream: self.stream,
+                seq: position,
+                head: Head::Entry { kind, id }.encode(),
+                payload: op::Payload::Bytes(bytes),
+            });
+        }
+        let lsn = self.disk.log.submit(ops);
+        state.slots.range_mut(before..).for_each(|slot| slot.lsn = lsn);
+        state.held_bytes += added;
+        self.disk.tail.add(added);
+        drop(state);
+        self.disk.watermark.when(lsn, move |result| flushed.io_completed(result));
+    }
+
+    /// Forgets all entries after this one.
+    fn truncate(&self, last: Option<LogId>) {
+        let keep = last.map_or(0, |id| id.index + 1);
+        let mut state = self.state.lock();
+        let mut gone = Vec::new();
+        while state.next_index() > keep && !state.slots.is_empty() {
+            let at = state.slots.len() - 1;
+            state.let_go(at, &self.disk.tail);
+            gone.extend(state.slots.pop_back().map(|slot| slot.position));
+        }
+        let end = state.next_index();
+        state.held_from = state.held_from.min(end);
+        gone.reverse();
+        let ops = releases(self.stream, &gone);
+        if !ops.is_empty() {
+            self.disk.log.submit(ops);
+        }
+    }
+
+    /// Forgets all entries up to this one; their records become the member's.
+    fn purge(&self, upto: LogId) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        while state.first <= upto.index && !state.slots.is_empty() {
+            state.let_go(0, &self.disk.tail);
+            state.slots.pop_front();
+            state.first += 1;
+        }
+        state.first = state.first.max(upto.index + 1);
+        state.held_from = state.held_from.max(state.first);
+        let position = state.take_position();
+        let old = state.purged.replace((upto, position));
+        self.replace(position, &Head::Purged(upto), Bytes::new(), old.map(|(_, at)| at));
+    }
+
+    /// Puts a record and releases the one that it replaces. Call it with the state locked.
+    fn replace(&self, position: Seq, head: &Head, payload: Bytes, old: Option<Seq>) -> Lsn {
+        let put = Op::Put {
+            stream: self.stream,
+            seq: position,
+            head: head.encode(),
+            payload: op::Payload::Bytes(payload),
+        };
+        let mut ops = vec![put];
+        ops.extend(old.map(|at| Op::Release { stream: self.stream, first: at, last: at }));
+        self.disk.log.submit(ops)
+    }
+
+    async fn save_vote(&self, vote: Vote) -> io::Result<()> {
+        let lsn = {
+            let mut state = self.state.lock();
+            let position = state.take_position();
+            let old = state.vote.replace((vote, position));
+            self.replace(position, &Head::Vote(vote), Bytes::new(), old.map(|(_, at)| at))
+        };
+        self.seat.on_vote(vote);
+        self.disk.watermark.reached(lsn).await
+    }
+
+    /// Renews the hint of what is committed. It costs no sync.
+    fn save_committed(&self, id: LogId) {
+        let mut state = self.state.lock();
+        let head = Head::Committed(id);
+        if let Some((old, position)) = &mut state.committed {
+            *old = id;
+            let seq = *position;
+            self.disk.log.submit(vec![Op::Note { stream: self.stream, seq, bytes: head.encode() }]);
+        } else {
+            let position = state.take_position();
+            state.committed = Some((id, position));
+            self.replace(position, &head, Bytes::new(), None);
+        }
+    }
+
+    /// The positions of entries that are in the log.
+    pub(crate) fn positions(&self, indexes: Range<u64>) -> Vec<Seq> {
+        let state = self.state.lock();
+        let position = |index| state.slot(index).expect("what is applied is in the log").position;
+        indexes.map(position).collect()
+    }
+
+    /// Entries up to this one were applied: those that are durable too need not stay in memory.
+    pub(crate) fn applied(&self, index: u64) {
+        let durable = self.disk.watermark.durable();
+        let slack = self.disk.tail.slack();
+        let mut state = self.state.lock();
+        while state.held_from <= index && state.held_bytes > slack {
+            let Some(at) = state.held_from.checked_sub(state.first) else { break };
+            let at = usize::try_from(at).expect("slots are in memory");
+            if state.slots.get(at).is_none_or(|slot| slot.lsn > durable) {
+                break;
+            }
+            state.let_go(at, &self.disk.tail);
+            state.held_from += 1;
+        }
+    }
+
+    /// Entries of a range, as far as the log has them; stops after `bytes_max`, but not before the
+    /// first.
+    async fn read(&self, range: Range<u64>, bytes_max: u64) -> io::Result<Vec<Entry>> {
+        // Entries may be truncated or purged while their records are read; then what was read
+        // does not count. That cannot go on for ever.
+        loop {
+            let (mut entries, missing) = self.collect(range.clone(), bytes_max);
+            if missing.is_empty() {
+                return Ok(entries.into_iter().flatten().collect());
+            }
+            let positions = missing.iter().map(|missing| missing.position).collect();
+            let payloads = self.read_payloads(positions).await?;
+            let mut failure = None;
+            for (missing, payload) in missing.iter().zip(payloads) {
+                match payload.and_then(|bytes| loaded(missing.kind, bytes)) {
+                    Ok(payload) => {
+                        entries[missing.at] = Some(Entry { log_id: missing.id, payload });
+                    }
+                    Err(error) => failure = Some(error),
+                }
+            }
+            let Some(error) = failure else {
+                return Ok(entries.into_iter().flatten().collect());
+            };
+            let state = self.state.lock();
+            let stands = |missing: &Missing| {
+                let slot = state.slot(missing.id.index);
+                slot.is_some_and(|slot| slot.position == missing.position)
+            };
+            if missing.iter().all(stands) {
+                return Err(error);
+            }
+        }
+    }
+
+    /// What is in memory of a range, and what is not.
+    fn collect(&self, range: Range<u64>, bytes_max: u64) -> (Vec<Option<Entry>>, Vec<Missing>) {
+        let state = self.state.lock();
+        let range = range.start.max(state.first)..range.end.min(state.next_index());
+        let (mut entries, mut missing, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for index in range {
+            let Some(slot) = state.slot(index) else { break };
+            bytes += u64::from(slot.bytes);
+            if bytes > bytes_max && !entries.is_empty() {
+                break;
+            }
+            let (id, kind, position) = (slot.id(index), slot.kind, slot.position);
+            if slot.held.is_none() {
+                missing.push(Missing { at: entries.len(), id, kind, position });
+            }
+            entries.push(slot.held.clone().map(|payload| Entry { log_id: id, payload }));
+        }
+        (entries, missing)
+    }
+
+    /// Reads payloads of records, on a thread that may block.
+    pub(crate) async fn read_payloads(
+        &self,
+        positions: Vec<Seq>,
+    ) -> io::Result<Vec<io::Result<Bytes>>> {
+        let (log, stream) = (Arc::clone(&self.disk.log), self.stream);
+        Types::spawn_blocking(move || {
+            let mut out = Vec::with_capacity(positions.len());
+            log.read(stream, &positions, &mut out);
+            out.into_iter().map(|result| result.map_err(io::Error::other)).collect()
+        })
+        .await
+    }
+
+    /// Stores bodies alone, in new records. They are durable with whatever comes after them.
+    pub(crate) fn carry(&self, heads: Vec<(Head, op::Payload)>) -> (Vec<Seq>, Lsn) {
+        let mut state = self.state.lock();
+        let mut positions = Vec::with_capacity(heads.len());
+        let put = |(head, payload): (Head, op::Payload)| {
+            let seq = state.take_position();
+            positions.push(seq);
+            Op::Put { stream: self.stream, seq, head: head.encode(), payload }
+        };
+        let ops = heads.into_iter().map(put).collect();
+        let lsn = self.disk.log.submit(ops);
+        (positions, lsn)
+    }
+
+    /// Releases records; ascending positions are released in ranges.
+    pub(crate) fn release(&self, positions: &[Seq]) {
+        let ops = releases(self.stream, positions);
+        if !ops.is_empty() {
+            self.disk.log.submit(ops);
+        }
+    }
+
+    /// Stores a checkpoint in place of the last one; durable when it returns.
+    pub(crate) async fn save_checkpoint(
+        &self,
+        meta: &SnapshotMeta,
+        state: &Bytes,
+    ) -> io::Result<()> {
+        let Some(id) = meta.last_log_id else { return Ok(()) };
+        let payload = checkpoint::encode(meta, state);
+        let lsn = {
+            let mut state = self.state.lock();
+            let position = state.take_position();
+            let old = state.checkpoint.replace((id, position));
+            self.replace(position, &Head::Checkpoint(id), payload, old.map(|(_, at)| at))
+        };
+        self.disk.watermark.reached(lsn).await
+    }
+
+    /// Stores a checkpoint that came from another node, whose bodies lie in records from `first`
+    /// on, and forgets every record before that; durable when it returns.
+    pub(crate) async fn save_arrived(
+        &self,
+        meta: &SnapshotMeta,
+        image: &Bytes,
+        first: Option<Seq>,
+    ) -> io::Result<()> {
+        let Some(id) = meta.last_log_id else { return Ok(()) };
+        let payload = checkpoint::encode(meta, image);
+        let lsn = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let mut ops = Vec::new();
+            let before = first.map_or(state.next, |first| first.0);
+            let position = state.take_position();
+            ops.push(self.put(position, &Head::Checkpoint(id), payload));
+            let old = state.checkpoint.replace((id, position)).map(|(_, at)| at);
+            ops.extend(old.map(|at| Op::Release { stream: self.stream, first: at, last: at }));
+            // The few records that still count move behind, so that one range releases the rest.
+            if let Some((vote, at)) = &mut state.vote {
+                *at = Seq(state.next);
+                ops.push(self.put(*at, &Head::Vote(*vote), Bytes::new()));
+                state.next += 1;
+            }
+            if let Some((committed, at)) = &mut state.committed {
+                *at = Seq(state.next);
+                ops.push(self.put(*at, &Head::Committed(*committed), Bytes::new()));
+                state.next += 1;
+            }
+            if let Some((purged, at)) = &mut state.purged {
+                *at = Seq(state.next);
+                ops.push(self.put(*at, &Head::Purged(*purged), Bytes::new()));
+                state.next += 1;
+            }
+            // Entries after the checkpoint, if the log has any, stay where they are.
+            let kept = state.slots.partition_point(|slot| slot.position.0 < before);
+            let kept_from = state.slots.iter().take(kept);
+            let beyond = kept_from.zip(state.first..).find(|(_, index)| *index > id.index);
+            let end = beyond.map_or(before, |(slot, _)| slot.position.0);
+            if end > 1 {
+                ops.push(Op::Release { stream: self.stream, first: Seq(1), last: Seq(end - 1) });
+            }
+            self.disk.log.submit(ops)
+        };
+        self.disk.watermark.reached(lsn).await
+    }
+
+    fn put(&self, seq: Seq, head: &Head, payload: Bytes) -> Op {
+        let payload = op::Payload::Bytes(payload);
+        Op::Put { stream: self.stream, seq, head: head.encode(), payload }
+    }
+
+    /// The last checkpoint, read from the journal.
+    pub(crate) async fn read_checkpoint(&self) -> io::Result<Option<Checkpoint>> {
+        loop {
+            let Some((_, position)) = self.state.lock().checkpoint else { return Ok(None) };
+            let payload = self.read_payloads(vec![position]).await?.pop();
+            let payload = payload.unwrap_or_else(|| Err(io::Error::other("nothing was read")));
+            match payload {
+                Ok(payload) => {
+                    return checkpoint::decode(payload).map(Some).map_err(io::Error::other);
+                }
+                // A newer one replaced it meanwhile.
+                Err(_) if self.state.lock().checkpoint.is_some_and(|(_, at)| at != position) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The records of bodies that were there at the start, once.
+    pub(crate) fn take_bodies(&self) -> Vec<Body> {
+        std::mem::take(&mut self.state.lock().bodies)
+    }
+
+    /// Forgets the group in the journal.
+    pub(crate) fn delete(&self) -> Lsn {
+        self.disk.log.submit(vec![Op::Drop { stream: self.stream }])
+    }
+}
+
+impl Drop for GroupLog {
+    fn drop(&mut self) {
+        self.disk.tail.sub(self.state.lock().held_bytes);
+    }
+}
+
+/// The records that the checkpoint may name: all entries up to it, and what lies alone.
+fn bodies(recovered: &Recovered) -> Vec<Body> {
+    let Some((checkpoint, at)) = recovered.checkpoint else { return Vec::new() };
+    let entries = recovered.bodies.iter().chain(&recovered.entries);
+    let entries = entries.filter(|entry| entry.id.index <= checkpoint.index);
+    let entries =
+        entries.map(|entry| Body::Entry { index: entry.id.index, position: entry.position });
+    let arrived = recovered.arrived.iter().filter(|(_, position)| *position < at);
+    let alone = recovered.carried.iter().chain(arrived);
+    let alone = alone.map(|&(name, position)| Body::Carried { name, position });
+    let mut bodies: Vec<Body> = entries.chain(alone).collect();
+    bodies.sort_by_key(|body| match body {
+        Body::Entry { position, .. } | Body::Carried { position, .. } => *position,
+    });
+    bodies
+}
+
+/// What an entry's record holds.
+fn stored(payload: &Payload) -> (EntryKind, Bytes) {
+    match payload {
+        Payload::Blank => (EntryKind::Blank, Bytes::new()),
+        Payload::Normal(data) => (EntryKind::Normal, data.0.clone()),
+        Payload::Membership(membership) => {
+            let mut bytes = BytesMut::new();
+            bytes.membership(membership);
+            (EntryKind::Membership, bytes.freeze())
+        }
+    }
+}
+
+/// An entry from its record.
+fn loaded(kind: EntryKind, bytes: Bytes) -> io::Result<Payload> {
+    Ok(match kind {
+        EntryKind::Blank => Payload::Blank,
+        EntryKind::Normal => Payload::Normal(Data(bytes)),
+        EntryKind::Membership => {
+            let mut reader = Reader::new(bytes);
+            let membership = reader.membership().map_err(io::Error::other)?;
+            reader.end().map_err(io::Error::other)?;
+            Payload::Membership(membership)
+        }
+    })
+}
+
+/// Releases of positions, neighbours together.
+fn releases(stream: StreamId, positions: &[Seq]) -> Vec<Op> {
+    let mut ops: Vec<Op> = Vec::new();
+    for &position in positions {
+        if let Some(Op::Release { last, .. }) = ops.last_mut()
+            && last.next() == position
+        {
+            *last = position;
+        } else {
+            ops.push(Op::Release { stream, first: position, last: position });
+        }
+    }
+    ops
+}

@@ -1,0 +1,136 @@
+//! Who may be voted for: the rule that stands in for leases, since groups send no heartbeats.
+//!
+//! An ordinary vote would let any node depose a leader that everybody else still hears. So a node
+//! gives its vote only if it has itself lost the leader's node, or the leader ordered the change.
+//! With a majority needed to win, a leader that a majority hears cannot be deposed.
+
+use crate::types::Vote;
+use model::id::NodeId;
+
+/// What a node knows when it is asked for a vote.
+#[derive(Debug, Clone)]
+pub(crate) struct Electorate<'a> {
+    pub(crate) me: NodeId,
+    /// Its newest vote.
+    pub(crate) vote: Option<Vote>,
+    /// Whether it leads now.
+    pub(crate) leads: bool,
+    /// The voters of its newest membership; empty in a group that knows nothing yet.
+    pub(crate) voters: &'a [NodeId],
+    /// Whom the leader of which term ordered to take over.
+    pub(crate) heir: Option<(u64, NodeId)>,
+    /// The leader that spoke last as such, its term, and the connection on which it did. A node
+    /// that was lost and is back leads nothing until it says so.
+    pub(crate) heard: Option<Heard>,
+}
+
+/// A leader has spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Heard {
+    pub(crate) leader: NodeId,
+    pub(crate) term: u64,
+    /// The number of the connection.
+    pub(crate) link: u64,
+}
+
+/// Why a vote is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The candidate is no voter.
+    Stranger,
+    /// The leader is connected, or is this node.
+    LeaderHeard,
+}
+
+impl Electorate<'_> {
+    /// Whether openraft may see the vote request of `candidate`. `link` tells the number of the
+    /// connection with a node, if there is one.
+    pub(crate) fn admits(
+        &self,
+        candidate: NodeId,
+        link: impl Fn(NodeId) -> Option<u64>,
+    ) -> Result<(), Refusal> {
+        // A member that was just made knows nobody; who asks it was named with the group.
+        if !self.voters.is_empty() && !self.voters.contains(&candidate) {
+            return Err(Refusal::Stranger);
+        }
+        let Some(vote) = self.vote else { return Ok(()) };
+        if self.heir == Some((vote.leader_id.term, candidate)) {
+            return Ok(());
+        }
+        if self.leads {
+            return Err(Refusal::LeaderHeard);
+        }
+        let leader = NodeId(vote.leader_id.voted_for);
+        // This node's own vote of an earlier life, or of an election that it gave up, leads
+        // nobody. A leader that asks for a new term has stopped to lead itself.
+        let has_leader = vote.committed && leader != self.me && leader != candidate;
+        let term = vote.leader_id.term;
+        let is_heard =
+            link(leader).is_some_and(|link| self.heard == Some(Heard { leader, term, link }));
+        if has_leader && is_heard { Err(Refusal::LeaderHeard) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::vote;
+
+    const ME: NodeId = NodeId(1);
+    const LEADER: NodeId = NodeId(2);
+    const CANDIDATE: NodeId = NodeId(3);
+    const VOTERS: &[NodeId] = &[ME, LEADER, CANDIDATE];
+
+    fn follower() -> Electorate<'static> {
+        let vote = Some(vote(5, LEADER.0, true));
+        let heard = Some(Heard { leader: LEADER, term: 5, link: 7 });
+        Electorate { me: ME, vote, leads: false, voters: VOTERS, heir: None, heard }
+    }
+
+    fn check(electorate: &Electorate<'_>, up: &[NodeId], expected: Result<(), Refusal>) {
+        let link = |node| up.contains(&node).then_some(7);
+        assert_eq!(electorate.admits(CANDIDATE, link), expected);
+    }
+
+    #[test]
+    fn a_leader_that_is_heard_is_not_deposed() {
+        check(&follower(), &[LEADER, CANDIDATE], Err(Refusal::LeaderHeard));
+        check(&follower(), &[CANDIDATE], Ok(()));
+        let leader = Electorate { leads: true, vote: Some(vote(5, ME.0, true)), ..follower() };
+        check(&leader, &[CANDIDATE], Err(Refusal::LeaderHeard));
+    }
+
+    #[test]
+    fn the_leader_may_name_its_heir_for_its_own_term_only() {
+        let heir = Electorate { heir: Some((5, CANDIDATE)), ..follower() };
+        check(&heir, &[LEADER, CANDIDATE], Ok(()));
+        let stale = Electorate { heir: Some((4, CANDIDATE)), ..follower() };
+        check(&stale, &[LEADER, CANDIDATE], Err(Refusal::LeaderHeard));
+    }
+
+    #[test]
+    fn a_leader_that_was_away_must_speak_first() {
+        let stale = Some(Heard { leader: LEADER, term: 5, link: 6 });
+        check(&Electorate { heard: stale, ..follower() }, &[LEADER, CANDIDATE], Ok(()));
+        check(&Electorate { heard: None, ..follower() }, &[LEADER, CANDIDATE], Ok(()));
+    }
+
+    #[test]
+    fn strangers_get_no_vote() {
+        let electorate = Electorate { voters: &[ME, LEADER], ..follower() };
+        check(&electorate, &[CANDIDATE], Err(Refusal::Stranger));
+        let fresh = Electorate { voters: &[], vote: None, ..follower() };
+        check(&fresh, &[CANDIDATE], Ok(()));
+    }
+
+    #[test]
+    fn a_vote_without_a_leader_binds_nobody() {
+        let candidate = Electorate { vote: Some(vote(6, LEADER.0, false)), ..follower() };
+        check(&candidate, &[LEADER, CANDIDATE], Ok(()));
+        let restarted = Electorate { vote: Some(vote(5, ME.0, true)), ..follower() };
+        check(&restarted, &[LEADER, CANDIDATE], Ok(()));
+        let returned = Electorate { vote: Some(vote(5, CANDIDATE.0, true)), ..follower() };
+        check(&returned, &[CANDIDATE], Ok(()));
+    }
+}

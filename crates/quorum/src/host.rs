@@ -1,0 +1,484 @@
+//! The host of all groups of a node.
+
+use crate::config;
+use crate::group::GroupId;
+use crate::grouplog::storage::Store;
+use crate::grouplog::{Disk, GroupLog};
+use crate::guard::{Electorate, Heard};
+use crate::inbox::{Inbox, Origin, Raft};
+use crate::links::Links;
+use crate::log::Log;
+use crate::machine::Machine;
+use crate::member::{Member, Role, Transport};
+use crate::network::Network;
+use crate::records::Records;
+use crate::recovered::Recovered;
+use crate::rpc::{self, Message, Request};
+use crate::seat::Seat;
+use crate::session::{Answer, Sessions};
+use crate::tail::Tail;
+use crate::types::{Data, Types, VoteRequest, VoteResponse, vote};
+use crate::watermark::Watermark;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use model::id::NodeId;
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{InitializeError, RaftError};
+use openraft::type_config::TypeConfigExt;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a request for a group waits for the group to be started.
+const START_WAIT: Duration = Duration::from_secs(5);
+
+/// How the host behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// This node.
+    pub me: NodeId,
+    /// How many bytes of entries all groups may keep in memory beyond need, for followers that
+    /// are a little behind. Default 64 MiB.
+    pub tail_bytes: usize,
+}
+
+impl Options {
+    /// Options of a node.
+    pub fn new(me: NodeId) -> Self {
+        Self { me, tail_bytes: 64 << 20 }
+    }
+}
+
+/// How a group finds out that its leader is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Care {
+    /// By the host's supervisor, for groups of which there are many.
+    Supervised,
+    /// By heartbeats of its own, for the few that must not depend on anything else.
+    Heartbeats,
+}
+
+/// A group cannot be started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// It runs already.
+    #[error("{0} is started already")]
+    Started(GroupId),
+    /// Its records are not what was written. The member must be replaced.
+    #[error("the log of {0} is damaged: {1}")]
+    Damaged(GroupId, String),
+    /// Its log cannot be read, or the node is shutting down.
+    #[error("{0} cannot start: {1}")]
+    Failed(GroupId, String),
+}
+
+/// This node does not lead the group, or not any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the leader")]
+pub struct NotLeader;
+
+/// The group is not started on this node, or has stopped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// It is not started here.
+    #[error("{0} is not started on this node")]
+    Unknown(GroupId),
+    /// It refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Answers a request of another host.
+pub type Reply = Box<dyn FnOnce(Bytes) + Send>;
+
+/// The host. Clones are the same host.
+#[derive(Clone)]
+pub struct Host {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all of a host's tasks share.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) disk: Disk,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) links: Arc<Links>,
+    groups: RwLock<BTreeMap<GroupId, Arc<Group>>>,
+    /// Requests that wait for a group to be started.
+    awaited: Mutex<BTreeMap<GroupId, Vec<oneshot::Sender<Arc<Group>>>>>,
+}
+
+/// A group on this node.
+pub(crate) struct Group {
+    pub(crate) id: GroupId,
+    pub(crate) care: Care,
+    pub(crate) raft: Raft,
+    pub(crate) log: Arc<GroupLog>,
+    pub(crate) seat: Arc<Seat>,
+    sessions: Arc<Sessions>,
+    inbox: Inbox,
+    /// Whom the leader of which term ordered to take over.
+    heir: Mutex<Option<(u64, NodeId)>>,
+    heard: Mutex<Option<Heard>>,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let groups = self.shared.groups.read().len();
+        f.debug_struct("Host")
+            .field("me", &self.shared.options.me)
+            .field("groups", &groups)
+            .finish()
+    }
+}
+
+impl Host {
+    /// A host without groups. `watermark` is told by the journal's listener what is durable. Call
+    /// it, and everything else, within a runtime.
+    pub fn new(
+        options: Options,
+        log: Arc<dyn Log>,
+        watermark: Arc<Watermark>,
+        transport: Arc<dyn Transport>,
+    ) -> Self {
+        let disk = Disk { log, watermark, tail: Arc::new(Tail::new(options.tail_bytes)) };
+        let shared = Shared {
+            options,
+            disk,
+            transport,
+            links: Arc::default(),
+            groups: RwLock::default(),
+            awaited: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Starts a group with what the journal held of it: brings the member to the last checkpoint
+    /// and to what is known to be committed after it. Nobody leads it yet.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn start(
+        &self,
+        id: GroupId,
+        care: Care,
+        member: Arc<dyn Member>,
+        mut recovered: Recovered,
+    ) -> Result<(), StartError> {
+        let shared = &self.shared;
+        if shared.group(id).is_some() {
+            return Err(StartError::Started(id));
+        }
+        recovered.check();
+        if let Some(damage) = recovered.damage() {
+            return Err(StartError::Damaged(id, damage.into()));
+        }
+        let me = shared.options.me;
+        let term = recovered.vote.map_or(0, |(vote, _)| vote.leader_id.term);
+        let seat = Arc::new(Seat::new(me, member, term));
+        let log =
+            Arc::new(GroupLog::new(id.stream(), shared.disk.clone(), Arc::clone(&seat), recovered));
+        seat.call(|member| member.opened(Records { log: Arc::clone(&log) }));
+        let sessions = Arc::new(Sessions::default());
+        let network = Network {
+            group: id,
+            transport: Arc::clone(&shared.transport),
+            links: Arc::clone(&shared.links),
+            sessions: Arc::clone(&sessions),
+        };
+        let machine = Machine::new(Arc::clone(&log), Arc::clone(&seat));
+        let store = Store(Arc::clone(&log));
+        let raft = Raft::new(me.0, config::of(care), network, store, machine)
+            .await
+            .map_err(|error| StartError::Failed(id, error.to_string()))?;
+        let group = Arc::new(Group {
+            id,
+            care,
+            raft,
+            log,
+            seat,
+            sessions,
+            inbox: Inbox::default(),
+            heir: Mutex::default(),
+            heard: Mutex::default(),
+        });
+        // Somebody else may have started it meanwhile; then this one was never heard of.
+        let replaced = shared.groups.write().insert(id, Arc::clone(&group));
+        if let Some(first) = replaced {
+            shared.groups.write().insert(id, first);
+            drop(group.raft.shutdown().await);
+            return Err(StartError::Started(id));
+        }
+        for waiting in shared.awaited.lock().remove(&id).unwrap_or_default() {
+            drop(waiting.send(Arc::clone(&group)));
+        }
+        Ok(())
+    }
+
+    /// Founds a group, on one of its members; the others just start it. Then this node stands for
+    /// election. Doing it twice is fine.
+    ///
+    /// # Errors
+    /// If the group is not started here, or this node is not among the members.
+    pub async fn initialise(&self, id: GroupId, members: &[NodeId]) -> Result<(), GroupError> {
+        let group = self.group(id)?;
+        let nodes: BTreeMap<u64, ()> = members.iter().map(|node| (node.0, ())).collect();
+        match group.raft.initialize(nodes).await {
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+            Err(error) => return Err(GroupError::Refused(error.to_string())),
+        }
+        group.elect().await
+    }
+
+    /// Stands for election, whoever leads; the others vote only if they lost the leader too.
+    ///
+    /// # Errors
+    /// If the group is not started here, or has stopped.
+    pub async fn elect(&self, id: GroupId) -> Result<(), GroupError> {
+        self.group(id)?.elect().await
+    }
+
+    /// Proposes an entry. Never blocks; the caller bounds what is under way. It learns the outcome
+    /// from its member: `committed`, or the loss of the leadership by `role`.
+    ///
+    /// # Errors
+    /// If this node does not lead.
+    pub fn propose(&self, id: GroupId, payload: Bytes) -> Result<(), NotLeader> {
+        let group = self.shared.group(id).ok_or(NotLeader)?;
+        group.seat.leading().ok_or(NotLeader)?;
+        let proposed = group.raft.client_write_ff(Data(payload), None);
+        // It only waits for room in a channel that holds far more than a caller has under way,
+        // and, without this, for the caller's task to have had its share of the processor.
+        match tokio::task::unconstrained(proposed).now_or_never() {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) | None => Err(NotLeader),
+        }
+    }
+
+    /// Stops a group on this node; it can be started again.
+    pub async fn stop(&self, id: GroupId) {
+        let group = self.shared.groups.write().remove(&id);
+        if let Some(group) = group {
+            // An error says that it had stopped by itself.
+            drop(group.raft.shutdown().await);
+        }
+    }
+
+    /// Stops a group on this node and forgets it in the journal.
+    pub async fn delete(&self, id: GroupId) {
+        let group = self.shared.group(id);
+        self.stop(id).await;
+        if let Some(group) = group {
+            group.log.delete();
+        }
+    }
+
+    /// What this node is in a group.
+    pub fn role(&self, id: GroupId) -> Option<Role> {
+        Some(self.shared.group(id)?.seat.role())
+    }
+
+    /// A node is connected.
+    pub fn on_up(&self, node: NodeId) {
+        self.shared.links.on_up(node);
+    }
+
+    /// A node is lost.
+    pub fn on_down(&self, node: NodeId) {
+        self.shared.links.on_down(node);
+        for group in self.shared.all() {
+            group.inbox.on_down(node);
+        }
+    }
+
+    /// Messages of another host, in the order in which it sent them.
+    pub fn on_messages(&self, from: NodeId, messages: &mut Vec<Bytes>) {
+        for bytes in messages.drain(..) {
+            match Message::decode(bytes) {
+                Ok(message) => self.on_message(from, message),
+                Err(error) => tracing::error!(%from, %error, "a message of another node"),
+            }
+        }
+    }
+
+    fn on_message(&self, from: NodeId, message: Message) {
+        match message {
+            Message::Append { group, session, number, request } => {
+                let transport = Arc::clone(&self.shared.transport);
+                let origin = Origin { group, from, session, transport };
+                match self.shared.group(group) {
+                    Some(group) => {
+                        // A stream never outlives its connection.
+                        if number == 0 {
+                            self.shared.on_heard(&group, from, request.vote.leader_id.term);
+                        }
+                        group.inbox.on_append(&group.raft, &origin, number, request);
+                    }
+                    None if number == 0 => self.end_once_started(origin),
+                    // The first of the session is waited for.
+                    None => {}
+                }
+            }
+            Message::Appended { group, session, number, result } => {
+                if let Some(group) = self.shared.group(group) {
+                    group.sessions.on_answer(session, Answer::Appended(number, result));
+                }
+            }
+            Message::Ended { group, session } => {
+                if let Some(group) = self.shared.group(group) {
+                    group.sessions.on_answer(session, Answer::Ended);
+                }
+            }
+            Message::Closed { group, session } => {
+                if let Some(group) = self.shared.group(group) {
+                    group.inbox.on_closed(from, session);
+                }
+            }
+        }
+    }
+
+    /// Lets a leader begin again once the group is there.
+    fn end_once_started(&self, origin: Origin) {
+        let shared = Arc::clone(&self.shared);
+        drop(Types::spawn(async move {
+            // Found or not, the leader tries again; it slows down by itself.
+            drop(shared.started(origin.group).await);
+            origin.end();
+        }));
+    }
+
+    /// A request of another host. The answer may come later, from anywhere; a reply that is
+    /// dropped refuses it.
+    pub fn on_request(&self, from: NodeId, payload: Bytes, reply: Reply) {
+        let request = match Request::decode(payload) {
+            Ok(request) => request,
+            Err(error) => return tracing::error!(%from, %error, "a request of another node"),
+        };
+        let shared = Arc::clone(&self.shared);
+        drop(Types::spawn(async move {
+            if let Some(answer) = shared.serve(from, request).await {
+                reply(answer);
+            }
+        }));
+    }
+
+    fn group(&self, id: GroupId) -> Result<Arc<Group>, GroupError> {
+        self.shared.group(id).ok_or(GroupError::Unknown(id))
+    }
+}
+
+impl Shared {
+    pub(crate) fn group(&self, id: GroupId) -> Option<Arc<Group>> {
+        self.groups.read().get(&id).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Group>> {
+        self.groups.read().values().cloned().collect()
+    }
+
+    /// A group, as soon as it is started.
+    async fn started(&self, id: GroupId) -> Option<Arc<Group>> {
+        let waiting = {
+            // Both locks, or the group could be started in between.
+            let mut awaited = self.awaited.lock();
+            if let Some(group) = self.group(id) {
+                return Some(group);
+            }
+            let (sender, waiting) = oneshot::channel();
+            let waiters = awaited.entry(id).or_default();
+            waiters.retain(|waiter| !waiter.is_closed());
+            waiters.push(sender);
+            waiting
+        };
+        Types::timeout(START_WAIT, waiting).await.ok()?.ok()
+    }
+
+    /// A leader has spoken as such.
+    fn on_heard(&self, group: &Group, leader: NodeId, term: u64) {
+        let Some(link) = self.links.number(leader) else { return };
+        let mut heard = group.heard.lock();
+        if heard.is_none_or(|heard| heard.term <= term) {
+            *heard = Some(Heard { leader, term, link });
+        }
+    }
+
+    async fn serve(&self, from: NodeId, request: Request) -> Option<Bytes> {
+        match request {
+            Request::Vote { group, request } => {
+                let group = self.started(group).await?;
+                let response = self.vote(&group, from, request).await?;
+                Some(rpc::encode_vote_response(&response))
+            }
+            Request::PreVote { group, request } => {
+                let group = self.started(group).await?;
+                let response = group.raft.pre_vote(request).await.ok()?;
+                Some(rpc::encode_vote_response(&response))
+            }
+            Request::Transfer { group, request } => {
+                let group = self.started(group).await?;
+                let heir = NodeId(*request.to_node_id());
+                // Only the leader itself names its heir.
+                if request.from_leader().leader_id.voted_for != from.0 {
+                    return None;
+                }
+                *group.heir.lock() = Some((request.from_leader().leader_id.term, heir));
+                group.raft.handle_transfer_leader(request).await.ok()?.ok()?;
+                Some(Bytes::new())
+            }
+        }
+    }
+
+    async fn vote(
+        &self,
+        group: &Group,
+        from: NodeId,
+        mut request: VoteRequest,
+    ) -> Option<VoteResponse> {
+        if group.care == Care::Heartbeats {
+            return group.raft.vote(request).await.ok();
+        }
+        let voters = group.voters();
+        let electorate = Electorate {
+            me: self.options.me,
+            vote: group.log.vote(),
+            leads: group.leads(),
+            voters: &voters,
+            heir: *group.heir.lock(),
+            heard: *group.heard.lock(),
+        };
+        match electorate.admits(from, |node| self.links.number(node)) {
+            Ok(()) => {
+                // The guard stands in for the lease, which never expires.
+                request.leadership_transfer = true;
+                group.raft.vote(request).await.ok()
+            }
+            Err(refusal) => {
+                tracing::info!(group = %group.id, %from, ?refusal, "no vote");
+                let mine = group.log.vote().unwrap_or_else(|| vote(0, self.options.me.0, false));
+                Some(VoteResponse::new(mine, group.log.last(), false))
+            }
+        }
+    }
+}
+
+impl Group {
+    async fn elect(&self) -> Result<(), GroupError> {
+        let elected = self.raft.trigger().elect(false).await;
+        elected.map_err(|error| GroupError::Refused(error.to_string()))
+    }
+
+    /// The voters of the newest membership, committed or not.
+    pub(crate) fn voters(&self) -> Vec<NodeId> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.membership().voter_ids().map(NodeId).collect()
+    }
+
+    /// Whether openraft leads here, even if it may not propose yet.
+    pub(crate) fn leads(&self) -> bool {
+        self.raft.metrics().borrow_watched().state == openraft::ServerState::Leader
+    }
+}

@@ -1,0 +1,123 @@
+//! A follower's end of the streams of appends: one task per stream hands them to openraft, in
+//! order, and sends the answers back.
+
+use crate::group::GroupId;
+use crate::machine::Machine;
+use crate::member::Transport;
+use crate::rpc::Message;
+use crate::types::{AppendRequest, Types};
+use futures_util::{Stream, StreamExt};
+use model::id::NodeId;
+use openraft::type_config::TypeConfigExt;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+
+pub(crate) type Raft = openraft::Raft<Types, Machine>;
+
+/// The streams that a group receives.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    streams: Mutex<BTreeMap<(NodeId, u64), Receiving>>,
+}
+
+#[derive(Debug)]
+struct Receiving {
+    next: u64,
+    sender: mpsc::UnboundedSender<AppendRequest>,
+}
+
+/// Whose stream it is, and where its answers go.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    pub(crate) group: GroupId,
+    pub(crate) from: NodeId,
+    pub(crate) session: u64,
+    pub(crate) transport: Arc<dyn Transport>,
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session {} of {} from {}", self.session, self.group, self.from)
+    }
+}
+
+impl Origin {
+    /// Tells the sender that nothing more is taken.
+    pub(crate) fn end(&self) {
+        let message = Message::Ended { group: self.group, session: self.session };
+        // A sender that is not connected has ended the session already.
+        drop(self.transport.send(self.from, message.encode()));
+    }
+}
+
+impl Inbox {
+    /// Takes an append. A stream begins with number 0 and has no gaps; anything else is of a
+    /// stream that has ended here.
+    pub(crate) fn on_append(
+        &self,
+        raft: &Raft,
+        origin: &Origin,
+        number: u64,
+        request: AppendRequest,
+    ) {
+        let key = (origin.from, origin.session);
+        let mut streams = self.streams.lock();
+        if number == 0 {
+            let (sender, requests) = mpsc::unbounded_channel();
+            streams.insert(key, Receiving { next: 0, sender });
+            let (raft, origin) = (raft.clone(), origin.clone());
+            drop(Types::spawn(serve(raft, requests, origin)));
+        }
+        let taken = streams.get_mut(&key).is_some_and(|stream| {
+            let fits = stream.next == number;
+            stream.next += 1;
+            fits && stream.sender.send(request).is_ok()
+        });
+        if !taken {
+            streams.remove(&key);
+            origin.end();
+        }
+    }
+
+    /// The sender ended a stream.
+    pub(crate) fn on_closed(&self, from: NodeId, session: u64) {
+        self.streams.lock().remove(&(from, session));
+    }
+
+    /// A connection is lost, and all its streams with it.
+    pub(crate) fn on_down(&self, from: NodeId) {
+        self.streams.lock().retain(|(node, _), _| *node != from);
+    }
+}
+
+async fn serve(raft: Raft, requests: mpsc::UnboundedReceiver<AppendRequest>, origin: Origin) {
+    let mut results = pin!(raft.stream_append(Requests(requests)));
+    let mut number = 0;
+    while let Some(Ok(result)) = results.next().await {
+        let is_over = result.is_err();
+        let (group, session) = (origin.group, origin.session);
+        let message = Message::Appended { group, session, number, result };
+        let sent = origin.transport.send(origin.from, message.encode());
+        if is_over || sent.is_err() {
+            return;
+        }
+        number += 1;
+    }
+    // Either the sender closed the stream and will not hear this, or the group has stopped.
+    origin.end();
+}
+
+struct Requests(mpsc::UnboundedReceiver<AppendRequest>);
+
+impl Stream for Requests {
+    type Item = AppendRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
+    }
+}

@@ -1,0 +1,52 @@
+//! Which nodes are connected, as the transport's failure detector tells.
+//!
+//! Each connection has a number, so that whoever began something on one can tell that it is gone
+//! even if the next is there already.
+
+use model::id::NodeId;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use tokio::sync::watch;
+
+/// The connection with a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Link {
+    pub(crate) up: bool,
+    /// How many connections there were, this one included.
+    pub(crate) number: u64,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    nodes: RwLock<BTreeMap<NodeId, watch::Sender<Link>>>,
+}
+
+impl Links {
+    /// The number of the connection with a node, if there is one.
+    pub(crate) fn number(&self, node: NodeId) -> Option<u64> {
+        let nodes = self.nodes.read();
+        let link = *nodes.get(&node)?.borrow();
+        link.up.then_some(link.number)
+    }
+
+    pub(crate) fn watch(&self, node: NodeId) -> watch::Receiver<Link> {
+        if let Some(link) = self.nodes.read().get(&node) {
+            return link.subscribe();
+        }
+        self.nodes.write().entry(node).or_default().subscribe()
+    }
+
+    /// There is a new connection with the node.
+    pub(crate) fn on_up(&self, node: NodeId) {
+        let mut nodes = self.nodes.write();
+        let link = nodes.entry(node).or_default();
+        link.send_modify(|link| *link = Link { up: true, number: link.number + 1 });
+    }
+
+    /// The connection is lost.
+    pub(crate) fn on_down(&self, node: NodeId) {
+        let mut nodes = self.nodes.write();
+        nodes.entry(node).or_default().send_modify(|link| link.up = false);
+    }
+}

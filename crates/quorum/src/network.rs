@@ -1,0 +1,153 @@
+//! The way from one group to its other members, as openraft wants to see it.
+
+use crate::checkpoint::Image;
+use crate::group::GroupId;
+use crate::links::Links;
+use crate::member::{RequestError, Transport};
+use crate::rpc::{self, Request};
+use crate::session::{Route, Session, Sessions};
+use crate::types::{
+    AppendRequest, AppendResult, Snapshot, TransferRequest, Types, Vote, VoteRequest, VoteResponse,
+};
+use bytes::Bytes;
+use futures_util::Stream;
+use model::id::NodeId;
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{
+    Backoff, NetBackoff, NetSnapshot, NetStreamAppend, NetTransferLeader, NetVote, RPCOption,
+    RaftNetworkFactory,
+};
+use openraft::raft::{SnapshotResponse, TransferLeaderResponse};
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// Makes the clients of one group.
+#[derive(Clone)]
+pub(crate) struct Network {
+    pub(crate) group: GroupId,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) links: Arc<Links>,
+    pub(crate) sessions: Arc<Sessions>,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+/// The way to one member.
+#[derive(Debug)]
+pub(crate) struct Client {
+    route: Route,
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Client;
+
+    async fn new_client(&mut self, target: u64, (): &()) -> Client {
+        let route = Route {
+            group: self.group,
+            to: NodeId(target),
+            transport: Arc::clone(&self.transport),
+            links: Arc::clone(&self.links),
+            sessions: Arc::clone(&self.sessions),
+        };
+        Client { route }
+    }
+}
+
+impl Client {
+    async fn request(
+        &self,
+        request: Request,
+        option: &RPCOption,
+    ) -> Result<Bytes, RPCError<Types>> {
+        let Route { to, transport, .. } = &self.route;
+        let answer = transport.request(*to, request.encode(), option.hard_ttl()).await;
+        answer.map_err(|error| match error {
+            RequestError::NotConnected => RPCError::Unreachable(Unreachable::new(&error)),
+            RequestError::TimedOut | RequestError::Refused(_) => network(&error),
+        })
+    }
+}
+
+fn network(error: &(impl Error + 'static)) -> RPCError<Types> {
+    RPCError::Network(NetworkError::new(error))
+}
+
+type BoxFuture<'s, T> = Pin<Box<dyn Future<Output = T> + Send + 's>>;
+type BoxStream<'s, T> = Pin<Box<dyn Stream<Item = T> + Send + 's>>;
+type Answers<'s> = BoxStream<'s, Result<AppendResult, RPCError<Types>>>;
+
+impl NetStreamAppend<Types> for Client {
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _: RPCOption,
+    ) -> BoxFuture<'s, Result<Answers<'s>, RPCError<Types>>>
+    where
+        S: Stream<Item = AppendRequest> + Send + Unpin + 'static,
+    {
+        let session: Answers<'s> = Box::pin(Session::new(self.route.clone(), input));
+        Box::pin(std::future::ready(Ok(session)))
+    }
+}
+
+impl NetVote<Types> for Client {
+    async fn vote(
+        &mut self,
+        request: VoteRequest,
+        option: RPCOption,
+    ) -> Result<VoteResponse, RPCError<Types>> {
+        let request = Request::Vote { group: self.route.group, request };
+        let answer = self.request(request, &option).await?;
+        rpc::decode_vote_response(answer).map_err(|error| network(&error))
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest,
+        option: RPCOption,
+    ) -> Result<VoteResponse, RPCError<Types>> {
+        let request = Request::PreVote { group: self.route.group, request };
+        let answer = self.request(request, &option).await?;
+        rpc::decode_vote_response(answer).map_err(|error| network(&error))
+    }
+}
+
+impl NetTransferLeader<Types> for Client {
+    async fn transfer_leader(
+        &mut self,
+        request: TransferRequest,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        let request = Request::Transfer { group: self.route.group, request };
+        self.request(request, &option).await?;
+        Ok(Ok(()))
+    }
+}
+
+impl NetSnapshot<Types> for Client {
+    type SnapshotData = Image;
+
+    async fn full_snapshot(
+        &mut self,
+        _: Vote,
+        _: Snapshot,
+        _: impl Future<Output = ReplicationClosed> + Send + 'static,
+        _: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let error = std::io::Error::other("checkpoints are not sent yet");
+        Err(StreamingError::Unreachable(Unreachable::new(&error)))
+    }
+}
+
+impl NetBackoff<Types> for Client {
+    fn backoff(&self) -> Option<Backoff> {
+        None
+    }
+}

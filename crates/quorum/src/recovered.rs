@@ -1,0 +1,113 @@
+//! What the journal holds of a group, gathered while it is opened.
+//!
+//! Feed it the records of the group's stream in the order of their positions, as the journal's
+//! recovery visits them; it keeps a few bytes per record.
+
+use crate::record::{EntryKind, Head};
+use crate::types::{LogId, Vote};
+use model::id::Seq;
+
+/// The records of one group.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// The log, in order and without gaps.
+    pub(crate) entries: Vec<Found>,
+    /// Entries that the log no longer needs, by index: index, term and position.
+    pub(crate) bodies: Vec<Found>,
+    pub(crate) carried: Vec<(u64, Seq)>,
+    pub(crate) arrived: Vec<(u64, Seq)>,
+    pub(crate) vote: Option<(Vote, Seq)>,
+    pub(crate) purged: Option<(LogId, Seq)>,
+    pub(crate) committed: Option<(LogId, Seq)>,
+    pub(crate) checkpoint: Option<(LogId, Seq)>,
+    /// Records that later ones superseded.
+    pub(crate) stale: Vec<Seq>,
+    /// The highest position seen.
+    pub(crate) highest: u64,
+    damage: Option<String>,
+}
+
+/// An entry's record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) id: LogId,
+    pub(crate) kind: EntryKind,
+    pub(crate) position: Seq,
+    pub(crate) bytes: u32,
+}
+
+impl Recovered {
+    /// Nothing yet. `highest` is the highest position that the journal knows the stream ever had.
+    pub fn new(highest: Seq) -> Self {
+        Self { highest: highest.0, ..Self::default() }
+    }
+
+    /// Whether there is no trace of the group.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.vote.is_none() && self.checkpoint.is_none()
+    }
+
+    /// Takes note of a record: its position, its head and the length of its payload.
+    pub fn note(&mut self, position: Seq, head: &[u8], bytes: u32) {
+        self.highest = self.highest.max(position.0);
+        match Head::decode(head) {
+            Ok(head) => self.take(position, &head, bytes),
+            Err(error) => self.damaged(format!("record {position}: {error}")),
+        }
+    }
+
+    /// What is wrong with the records, if anything is. Such a group must not start: it may have
+    /// lost what it acknowledged.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    fn damaged(&mut self, what: String) {
+        self.damage.get_or_insert(what);
+    }
+
+    fn take(&mut self, position: Seq, head: &Head, bytes: u32) {
+        let replace = |slot: &mut Option<(LogId, Seq)>, stale: &mut Vec<Seq>, id: LogId| {
+            stale.extend(slot.replace((id, position)).map(|(_, old)| old));
+        };
+        match *head {
+            Head::Entry { kind, id } => self.take_entry(Found { id, kind, position, bytes }),
+            Head::Vote(vote) => {
+                let old = self.vote.replace((vote, position));
+                self.stale.extend(old.map(|(_, old)| old));
+            }
+            Head::Purged(id) => {
+                replace(&mut self.purged, &mut self.stale, id);
+                let kept = self.entries.partition_point(|entry| entry.id.index <= id.index);
+                self.bodies.extend(self.entries.drain(..kept));
+            }
+            Head::Committed(id) => replace(&mut self.committed, &mut self.stale, id),
+            Head::Checkpoint(id) => replace(&mut self.checkpoint, &mut self.stale, id),
+            Head::Carried { name } => self.carried.push((name, position)),
+            Head::Arrived { name } => self.arrived.push((name, position)),
+        }
+    }
+
+    fn take_entry(&mut self, entry: Found) {
+        while self.entries.last().is_some_and(|last| last.id.index >= entry.id.index) {
+            self.stale.extend(self.entries.pop().map(|old| old.position));
+        }
+        self.entries.push(entry);
+    }
+
+    /// Checks what can be checked once everything was noted.
+    pub(crate) fn check(&mut self) {
+        let mut next = self.purged.map(|(id, _)| id.index + 1);
+        for entry in &self.entries {
+            let index = entry.id.index;
+            // A log that was never purged begins with the founding entry, or with the first that
+            // a leader sent, which is the same.
+            let expected = *next.get_or_insert(0);
+            if index != expected {
+                self.damage.get_or_insert(format!("entry {expected} is missing before {index}"));
+                return;
+            }
+            next = Some(index + 1);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! A leader's stream of appends to one follower.
+//!
+//! ```text
+//!  Parked ──connected──▶ Open ──answers Conflict or HigherVote, or the input ended──▶ Over
+//!                         │ connection lost, or the follower ended the session
+//!                         ▼
+//!                       Broken ──connected (again)──▶ an error, then Over
+//! ```
+//!
+//! A dead follower costs nothing: the session waits, and asks openraft for no request meanwhile.
+//! Ending it with an error at once would make openraft begin the next at once, for ever.
+
+use crate::group::GroupId;
+use crate::links::{Link, Links};
+use crate::member::{Boxed, Transport};
+use crate::rpc::Message;
+use crate::types::{AppendRequest, AppendResult, Payload, Types};
+use futures_util::{Stream, StreamExt};
+use model::id::NodeId;
+use openraft::errors::{NetworkError, RPCError};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use tokio::sync::mpsc;
+use tokio::sync::watch;
+
+/// The most appends under way to a follower, and the most bytes. More than a journal's sync and
+/// a round trip take in between helps nobody.
+const WINDOW: usize = 32;
+const WINDOW_BYTES: usize = 4 << 20;
+
+/// What a follower says to a session.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The answer to an append.
+    Appended(u64, AppendResult),
+    /// It takes no more.
+    Ended,
+}
+
+/// The sessions of one group on its leader, by which answers find them.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    open: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Answer>>>,
+}
+
+impl Sessions {
+    pub(crate) fn on_answer(&self, session: u64, answer: Answer) {
+        if let Some(sender) = self.open.lock().get(&session) {
+            // A session that was dropped this moment has no use for answers.
+            drop(sender.send(answer));
+        }
+    }
+}
+
+/// Numbers sessions, for the life of the process.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+/// Where appends of a session go.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) group: GroupId,
+    pub(crate) to: NodeId,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) links: Arc<Links>,
+    pub(crate) sessions: Arc<Sessions>,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.group, self.to)
+    }
+}
+
+enum State {
+    /// Waits for the first connection.
+    Parked(Boxed<Link>),
+    /// Sends; ends when this connection does.
+    Open(Boxed<()>),
+    /// Waits for the next connection.
+    Broken(Boxed<Link>),
+    Over,
+}
+
+/// Sends the requests of `input` and yields their answers in order.
+pub(crate) struct Session<S> {
+    route: Route,
+    number: u64,
+    input: S,
+    input_ended: bool,
+    answers: mpsc::UnboundedReceiver<Answer>,
+    state: State,
+    /// The bytes of each append under way.
+    under_way: VecDeque<usize>,
+    under_way_bytes: usize,
+    next: u64,
+    room: Option<Boxed<()>>,
+    link: Link,
+}
+
+type Item = Result<AppendResult, RPCError<Types>>;
+
+impl<S> Session<S> {
+    pub(crate) fn new(route: Route, input: S) -> Self {
+        let (sender, answers) = mpsc::unbounded_channel();
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        route.sessions.open.lock().insert(number, sender);
+        let state = State::Parked(connected(route.links.watch(route.to), 0));
+        Self {
+            route,
+            number,
+            input,
+            input_ended: false,
+            answers,
+            state,
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            next: 0,
+            room: None,
+            link: Link::default(),
+        }
+    }
+
+    fn on_answer(&mut self, answer: Answer) -> Option<AppendResult> {
+        let Answer::Appended(number, result) = answer else {
+            self.break_off();
+            return None;
+        };
+        let expected = self.next - self.under_way.len() as u64;
+        let Some(bytes) = self.under_way.pop_front().filter(|_| number == expected) else {
+            // Answers come in order on one connection, so this follower is confused.
+            self.break_off();
+            return None;
+        };
+        self.under_way_bytes -= bytes;
+        if result.is_err() {
+            self.state = State::Over;
+        }
+        Some(result)
+    }
+
+    /// The connection is of no more use; nothing that is under way counts.
+    fn break_off(&mut self) {
+        let links = self.route.links.watch(self.route.to);
+        let again = if links.borrow().up && links.borrow().number == self.link.number {
+            // The follower ended the session, not the connection.
+            self.link.number.saturating_sub(1)
+        } else {
+            self.link.number
+        };
+        self.state = State::Broken(connected(links, again));
+    }
+}
+
+impl<S: Stream<Item = AppendRequest> + Unpin> Session<S> {
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Option<Item>> {
+        loop {
+            if let State::Open(lost) = &mut self.state
+                && lost.as_mut().poll(context).is_ready()
+            {
+                self.break_off();
+            }
+            if !matches!(self.state, State::Open(_)) {
+                return Poll::Pending;
+            }
+            if let Poll::Ready(Some(answer)) = self.answers.poll_recv(context) {
+                match self.on_answer(answer) {
+                    Some(result) => return Poll::Ready(Some(Ok(result))),
+                    None => continue,
+                }
+            }
+            if self.input_ended {
+                if self.under_way.is_empty() {
+                    self.state = State::Over;
+                    return Poll::Ready(None);
+                }
+                return Poll::Pending;
+            }
+            if self.under_way.len() >= WINDOW || self.under_way_bytes >= WINDOW_BYTES {
+                return Poll::Pending;
+            }
+            if let Some(room) = &mut self.room {
+                ready!(room.as_mut().poll(context));
+                self.room = None;
+            } else if !self.route.transport.has_room(self.route.to) {
+                self.room = Some(self.route.transport.room(self.route.to));
+                continue;
+            }
+            match ready!(self.input.poll_next_unpin(context)) {
+                Some(request) => self.send(request),
+                None => self.input_ended = true,
+            }
+        }
+    }
+
+    fn send(&mut self, request: AppendRequest) {
+        let bytes = request.entries.iter().map(|entry| match &entry.payload {
+            Payload::Normal(data) => data.0.len(),
+            Payload::Blank | Payload::Membership(_) => 0,
+        });
+        let bytes = bytes.sum();
+        let (group, session, number) = (self.route.group, self.number, self.next);
+        let message = Message::Append { group, session, number, request }.encode();
+        self.next += 1;
+        self.under_way.push_back(bytes);
+        self.under_way_bytes += bytes;
+        if self.route.transport.send(self.route.to, message).is_err() {
+            self.break_off();
+        }
+    }
+}
+
+impl<S: Stream<Item = AppendRequest> + Unpin> Stream for Session<S> {
+    type Item = Item;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Item>> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.state {
+                State::Parked(connected) => {
+                    this.link = ready!(connected.as_mut().poll(context));
+                    let links = this.route.links.watch(this.route.to);
+                    this.state = State::Open(lost(links, this.link.number));
+                }
+                State::Open(_) => {
+                    let polled = this.poll_open(context);
+                    if polled.is_ready() || matches!(this.state, State::Open(_)) {
+                        return polled;
+                    }
+                }
+                State::Broken(connected) => {
+                    ready!(connected.as_mut().poll(context));
+                    this.state = State::Over;
+                    let error = io::Error::new(io::ErrorKind::ConnectionReset, "session broken");
+                    return Poll::Ready(Some(Err(RPCError::Network(NetworkError::new(&error)))));
+                }
+                State::Over => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl<S> Drop for Session<S> {
+    fn drop(&mut self) {
+        self.route.sessions.open.lock().remove(&self.number);
+        if self.next > 0 && matches!(self.state, State::Open(_) | State::Over) {
+            let message = Message::Closed { group: self.route.group, session: self.number };
+            // Without a connection the follower has ended it already.
+            drop(self.route.transport.send(self.route.to, message.encode()));
+        }
+    }
+}
+
+/// Waits for a connection that is newer than `number`.
+fn connected(mut links: watch::Receiver<Link>, number: u64) -> Boxed<Link> {
+    Box::pin(async move {
+        let link = links.wait_for(|link| link.up && link.number > number).await.map(|link| *link);
+        match link {
+            Ok(link) => link,
+            // The host is gone.
+            Err(_) => std::future::pending().await,
+        }
+    })
+}
+
+/// Waits until the connection with this number is lost.
+fn lost(mut links: watch::Receiver<Link>, number: u64) -> Boxed<()> {
+    Box::pin(async move {
+        drop(links.wait_for(|link| !link.up || link.number != number).await);
+    })
+}

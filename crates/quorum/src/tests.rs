@@ -1,0 +1,11 @@
+//! Tests of the crate as a whole; pure parts have theirs beside them.
+
+mod support;
+
+mod codec;
+
+mod log;
+
+mod storage_suite;
+
+mod cluster;

@@ -1,0 +1,575 @@
+//! Nodes in one process: journals and a network in memory, members that remember what they got.
+
+use crate::group::GroupId;
+use crate::host::{Care, Host, Options};
+use crate::log::Log;
+use crate::member::{
+    Body, BodyPlace, Boxed, Committed, Member, NotConnected, RequestError, Role, Transport,
+};
+use crate::records::Records;
+use crate::recovered::Recovered;
+use crate::watermark::Watermark;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use journal::error::ReadError;
+use journal::op::{Lsn, Op, Payload};
+use model::id::{NodeId, Seq, StreamId};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How long anything may take before a test gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A journal in memory. What was not synced is lost by a crash.
+pub(crate) struct MemoryLog {
+    watermark: Arc<Watermark>,
+    state: Mutex<LogState>,
+}
+
+#[derive(Default)]
+struct LogState {
+    records: BTreeMap<(StreamId, Seq), (Vec<u8>, Bytes)>,
+    highest: BTreeMap<StreamId, Seq>,
+    waiting: Vec<(Lsn, Vec<Op>)>,
+    next: u64,
+    /// Whether nothing is synced for now.
+    held: bool,
+    dead: bool,
+}
+
+impl MemoryLog {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { watermark: Arc::default(), state: Mutex::default() })
+    }
+
+    pub(crate) fn watermark(&self) -> Arc<Watermark> {
+        Arc::clone(&self.watermark)
+    }
+
+    /// Lets everything wait for the disk, or no longer.
+    pub(crate) fn hold(&self, held: bool) {
+        self.state.lock().held = held;
+        if !held {
+            self.sync();
+        }
+    }
+
+    pub(crate) fn sync(&self) {
+        let mut state = self.state.lock();
+        let Some((last, _)) = state.waiting.last() else { return };
+        let last = *last;
+        for (_, ops) in std::mem::take(&mut state.waiting) {
+            for op in ops {
+                state.apply(op);
+            }
+        }
+        drop(state);
+        self.watermark.advance(last);
+    }
+
+    /// The machine dies; what was synced is in the log that it gives.
+    pub(crate) fn crash(&self) -> Arc<Self> {
+        let mut state = self.state.lock();
+        state.dead = true;
+        let after = LogState {
+            records: state.records.clone(),
+            highest: state.highest.clone(),
+            ..LogState::default()
+        };
+        drop(state);
+        self.watermark.fail(&io::Error::other("the machine died"));
+        Arc::new(Self { watermark: Arc::default(), state: Mutex::new(after) })
+    }
+
+    pub(crate) fn recovered(&self, stream: StreamId) -> Recovered {
+        let state = self.state.lock();
+        let mut recovered = Recovered::new(state.highest.get(&stream).copied().unwrap_or(Seq(0)));
+        for ((_, seq), (head, payload)) in state.stream(stream) {
+            recovered.note(*seq, head, u32::try_from(payload.len()).unwrap());
+        }
+        recovered
+    }
+
+    /// The positions of a stream's records.
+    pub(crate) fn positions(&self, stream: StreamId) -> Vec<Seq> {
+        self.state.lock().stream(stream).map(|((_, seq), _)| *seq).collect()
+    }
+}
+
+impl LogState {
+    fn stream(
+        &self,
+        stream: StreamId,
+    ) -> impl Iterator<Item = (&(StreamId, Seq), &(Vec<u8>, Bytes))> {
+        self.records.range((stream, Seq(0))..=(stream, Seq(u64::MAX)))
+    }
+
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::Put { stream, seq, head, payload } => {
+                let highest = self.highest.entry(stream).or_insert(Seq(0));
+                assert!(seq > *highest, "positions ascend: {seq} after {highest}");
+                *highest = seq;
+                let Payload::Bytes(bytes) = payload else { panic!("groups put bytes") };
+                self.records.insert((stream, seq), (head.as_slice().to_vec(), bytes));
+            }
+            Op::Note { stream, seq, bytes } => {
+                if let Some((head, _)) = self.records.get_mut(&(stream, seq)) {
+                    *head = bytes.as_slice().to_vec();
+                }
+            }
+            Op::Release { stream, first, last } => {
+                let gone: Vec<_> = self
+                    .records
+                    .range((stream, first)..=(stream, last))
+                    .map(|(key, _)| *key)
+                    .collect();
+                for key in gone {
+                    self.records.remove(&key);
+                }
+            }
+            Op::Drop { stream } => self.records.retain(|(other, _), _| *other != stream),
+        }
+    }
+}
+
+impl Log for MemoryLog {
+    fn submit(&self, ops: Vec<Op>) -> Lsn {
+        let mut state = self.state.lock();
+        state.next += 1;
+        let lsn = Lsn(state.next);
+        if state.dead {
+            return lsn;
+        }
+        state.waiting.push((lsn, ops));
+        let held = state.held;
+        drop(state);
+        if !held {
+            self.sync();
+        }
+        lsn
+    }
+
+    fn read(&self, stream: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>) {
+        let state = self.state.lock();
+        for seq in seqs {
+            let record = state.records.get(&(stream, *seq));
+            out.push(record.map(|(_, payload)| payload.clone()).ok_or(ReadError::Missing));
+        }
+    }
+}
+
+/// What a member got.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Got {
+    /// Proposals with their index; a hash stands for long ones.
+    pub(crate) entries: Vec<(u64, Bytes)>,
+    pub(crate) last: Option<u64>,
+    pub(crate) role: Option<Role>,
+    pub(crate) roles: Vec<Role>,
+    pub(crate) voters: Vec<NodeId>,
+    pub(crate) learners: Vec<NodeId>,
+    pub(crate) purged: u64,
+    pub(crate) installs: u32,
+    pub(crate) bodies: Vec<Body>,
+    /// Live entries: where their bodies lie.
+    pub(crate) places: BTreeMap<u64, Seq>,
+    pub(crate) failed: Option<String>,
+}
+
+/// A member that remembers all proposals, short ones in full.
+pub(crate) struct Recorder {
+    pub(crate) got: watch::Sender<Got>,
+    pub(crate) records: Mutex<Option<Records>>,
+    /// Whether entries may come with gaps.
+    lenient: bool,
+}
+
+/// What is remembered of a payload.
+pub(crate) fn digest(payload: &Bytes) -> Bytes {
+    if payload.len() <= 64 {
+        return payload.clone();
+    }
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    payload.iter().for_each(|byte| hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    Bytes::from(format!("{} bytes {hash:016x}", payload.len()))
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self::with(false))
+    }
+
+    /// One that takes entries with gaps.
+    pub(crate) fn lenient() -> Arc<Self> {
+        Arc::new(Self::with(true))
+    }
+
+    fn with(lenient: bool) -> Self {
+        Self { got: watch::Sender::new(Got::default()), records: Mutex::default(), lenient }
+    }
+
+    pub(crate) async fn until(&self, what: &str, is_so: impl FnMut(&Got) -> bool) -> Got {
+        let mut got = self.got.subscribe();
+        let waited = tokio::time::timeout(PATIENCE, got.wait_for(is_so)).await;
+        match waited {
+            Ok(got) => got.expect("the recorder lives").clone(),
+            Err(_) => {
+                let got = self.got.borrow();
+                let (count, last, role) = (got.entries.len(), got.last, &got.roles);
+                panic!("never {what}: {count} entries, last {last:?}, roles {role:?}")
+            }
+        }
+    }
+}
+
+impl Member for Recorder {
+    fn opened(&self, records: Records) {
+        *self.records.lock() = Some(records);
+    }
+
+    fn committed(&self, entries: Vec<Committed>) {
+        self.got.send_modify(|got| {
+            for entry in entries {
+                let expected = got.last.map_or(0, |last| last + 1);
+                assert!(self.lenient || entry.index == expected, "entries come in order");
+                got.last = Some(entry.index);
+                if !entry.payload.is_empty() {
+                    got.entries.push((entry.index, digest(&entry.payload)));
+                    got.places.insert(entry.index, entry.position);
+                }
+            }
+        });
+    }
+
+    fn role(&self, role: Role) {
+        self.got.send_modify(|got| {
+            got.role = Some(role);
+            got.roles.push(role);
+        });
+    }
+
+    fn checkpoint(&self, answer: oneshot::Sender<Bytes>) {
+        let got = self.got.borrow();
+        let mut bytes = BytesMut::new();
+        for (index, entry) in &got.entries {
+            bytes.put_u64_le(*index);
+            bytes.put_u32_le(u32::try_from(entry.len()).unwrap());
+            bytes.put_slice(entry);
+        }
+        drop(answer.send(bytes.freeze()));
+    }
+
+    fn install(&self, index: u64, mut state: Bytes, bodies: Vec<Body>, done: oneshot::Sender<()>) {
+        self.got.send_modify(|got| {
+            got.entries.clear();
+            while state.has_remaining() {
+                let (index, length) = (state.get_u64_le(), state.get_u32_le());
+                got.entries.push((index, state.split_to(length as usize)));
+            }
+            got.last = Some(index);
+            got.installs += 1;
+            got.places = bodies
+                .iter()
+                .map(|body| match *body {
+                    Body::Entry { index, position } => (index, position),
+                    Body::Carried { name, position } => (name, position),
+                })
+                .collect();
+            got.bodies = bodies;
+        });
+        done.send(()).ok();
+    }
+
+    fn export(&self, state: &Bytes) -> Vec<(u64, BodyPlace)> {
+        // Every entry's body, whole; half of them as bytes at hand.
+        let mut state = state.clone();
+        let got = self.got.borrow();
+        let mut out = Vec::new();
+        while state.has_remaining() {
+            let (index, length) = (state.get_u64_le(), state.get_u32_le());
+            let entry = state.split_to(length as usize);
+            if let Some(position) =
+                got.places.get(&index).filter(|_| entry.len() == length as usize)
+            {
+                let place = if index % 2 == 0 && entry.len() <= 64 {
+                    BodyPlace::Bytes(entry)
+                } else {
+                    BodyPlace::Record { position: *position, offset: 0, length: u32::MAX }
+                };
+                out.push((index, place));
+            }
+        }
+        out
+    }
+
+    fn purged(&self, upto: u64) {
+        self.got.send_modify(|got| got.purged = upto);
+    }
+
+    fn members(&self, voters: Vec<NodeId>, learners: Vec<NodeId>) {
+        self.got.send_modify(|got| (got.voters, got.learners) = (voters, learners));
+    }
+
+    fn failed(&self, error: String) {
+        self.got.send_modify(|got| got.failed = Some(error));
+    }
+}
+
+/// The network: one queue per ordered pair of nodes.
+#[derive(Default)]
+pub(crate) struct Net {
+    state: Mutex<NetState>,
+}
+
+#[derive(Default)]
+struct NetState {
+    hosts: BTreeMap<NodeId, Host>,
+    queues: BTreeMap<(NodeId, NodeId), mpsc::UnboundedSender<Bytes>>,
+    requests: u64,
+    messages: u64,
+}
+
+/// One node's end of the network.
+pub(crate) struct Port {
+    me: NodeId,
+    net: Weak<Net>,
+}
+
+impl Net {
+    pub(crate) fn is_connected(&self, one: NodeId, other: NodeId) -> bool {
+        self.state.lock().queues.contains_key(&(one, other))
+    }
+
+    /// How many messages were sent so far.
+    pub(crate) fn messages(&self) -> u64 {
+        self.state.lock().messages
+    }
+
+    /// Connects two nodes, if they are not.
+    pub(crate) fn connect(&self, one: NodeId, other: NodeId) {
+        if self.is_connected(one, other) {
+            return;
+        }
+        let mut ups = Vec::new();
+        let mut starts = Vec::new();
+        let mut state = self.state.lock();
+        for (from, to) in [(one, other), (other, one)] {
+            let (Some(_), Some(host)) = (state.hosts.get(&from), state.hosts.get(&to)) else {
+                return;
+            };
+            let host = host.clone();
+            let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
+            ups.push((host.clone(), from));
+            starts.push((host, from, receiver));
+            state.queues.insert((from, to), sender);
+        }
+        drop(state);
+        ups.into_iter().for_each(|(host, from)| host.on_up(from));
+        for (host, from, mut receiver) in starts {
+            tokio::spawn(async move {
+                let mut batch = Vec::new();
+                while receiver.recv_many(&mut batch, 64).await > 0 {
+                    host.on_messages(from, &mut batch);
+                }
+            });
+        }
+    }
+
+    /// Cuts two nodes from each other; what is under way is lost.
+    pub(crate) fn cut(&self, one: NodeId, other: NodeId) {
+        let mut downs = Vec::new();
+        let mut state = self.state.lock();
+        for (from, to) in [(one, other), (other, one)] {
+            if state.queues.remove(&(from, to)).is_some() {
+                downs.extend(state.hosts.get(&to).map(|host| (host.clone(), from)));
+            }
+        }
+        drop(state);
+        downs.into_iter().for_each(|(host, from)| host.on_down(from));
+    }
+}
+
+impl Transport for Port {
+    fn send(&self, to: NodeId, payload: Bytes) -> Result<(), NotConnected> {
+        let net = self.net.upgrade().ok_or(NotConnected)?;
+        let mut state = net.state.lock();
+        state.messages += 1;
+        let queue = state.queues.get(&(self.me, to)).ok_or(NotConnected)?;
+        queue.send(payload).map_err(|_| NotConnected)
+    }
+
+    fn has_room(&self, _: NodeId) -> bool {
+        true
+    }
+
+    fn room(&self, _: NodeId) -> Boxed<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn request(
+        &self,
+        to: NodeId,
+        payload: Bytes,
+        within: Duration,
+    ) -> Boxed<Result<Bytes, RequestError>> {
+        let (net, me) = (self.net.clone(), self.me);
+        Box::pin(async move {
+            let net = net.upgrade().ok_or(RequestError::NotConnected)?;
+            let host = {
+                let mut state = net.state.lock();
+                state.requests += 1;
+                if !state.queues.contains_key(&(me, to)) {
+                    return Err(RequestError::NotConnected);
+                }
+                state.hosts.get(&to).cloned().ok_or(RequestError::NotConnected)?
+            };
+            let (sender, answer) = oneshot::channel();
+            host.on_request(me, payload, Box::new(move |bytes| drop(sender.send(bytes))));
+            match tokio::time::timeout(within, answer).await {
+                Ok(Ok(_)) if !net.is_connected(me, to) => Err(RequestError::NotConnected),
+                Ok(Ok(bytes)) => Ok(bytes),
+                Ok(Err(_)) => Err(RequestError::Refused("dropped".into())),
+                Err(_) => Err(RequestError::TimedOut),
+            }
+        })
+    }
+}
+
+/// A node.
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) log: Arc<MemoryLog>,
+    pub(crate) host: Host,
+    pub(crate) members: BTreeMap<GroupId, Arc<Recorder>>,
+}
+
+/// Some nodes.
+pub(crate) struct Cluster {
+    pub(crate) net: Arc<Net>,
+    pub(crate) nodes: BTreeMap<NodeId, Node>,
+    pub(crate) care: Care,
+    /// What is on the disks of nodes that died.
+    graves: BTreeMap<NodeId, Arc<MemoryLog>>,
+}
+
+pub(crate) fn node(number: u64) -> NodeId {
+    NodeId(number)
+}
+
+pub(crate) const GROUP: GroupId = GroupId(77);
+
+impl Cluster {
+    /// Connected nodes, numbered from 1, without groups.
+    pub(crate) fn new(count: u64) -> Self {
+        let mut cluster = Self {
+            net: Arc::default(),
+            nodes: BTreeMap::new(),
+            care: Care::Supervised,
+            graves: BTreeMap::new(),
+        };
+        for number in 1..=count {
+            cluster.boot(node(number), MemoryLog::new());
+        }
+        cluster
+    }
+
+    fn boot(&mut self, id: NodeId, log: Arc<MemoryLog>) {
+        let port = Port { me: id, net: Arc::downgrade(&self.net) };
+        let shared: Arc<dyn Log> = Arc::clone(&log) as _;
+        let host = Host::new(Options::new(id), shared, log.watermark(), Arc::new(port));
+        self.net.state.lock().hosts.insert(id, host.clone());
+        self.nodes.insert(id, Node { id, log, host, members: BTreeMap::new() });
+        let others: Vec<NodeId> = self.nodes.keys().copied().filter(|other| *other != id).collect();
+        others.into_iter().for_each(|other| self.net.connect(id, other));
+    }
+
+    pub(crate) fn ids(&self) -> Vec<NodeId> {
+        self.nodes.keys().copied().collect()
+    }
+
+    /// Starts a group on a node with what its log holds.
+    pub(crate) async fn start(&mut self, id: NodeId, group: GroupId) {
+        let care = self.care;
+        let node = self.nodes.get_mut(&id).unwrap();
+        let recorder = Recorder::new();
+        let recovered = node.log.recovered(group.stream());
+        let member: Arc<dyn Member> = Arc::clone(&recorder) as _;
+        node.host.start(group, care, member, recovered).await.unwrap();
+        node.members.insert(group, recorder);
+    }
+
+    /// A group on all nodes, led by the first.
+    pub(crate) async fn group(&mut self) -> NodeId {
+        let ids = self.ids();
+        for id in &ids {
+            self.start(*id, GROUP).await;
+        }
+        self.nodes[&ids[0]].host.initialise(GROUP, &ids).await.unwrap();
+        self.leader(ids[0]).await;
+        ids[0]
+    }
+
+    pub(crate) fn member(&self, id: NodeId) -> &Recorder {
+        &self.nodes[&id].members[&GROUP]
+    }
+
+    pub(crate) fn host(&self, id: NodeId) -> &Host {
+        &self.nodes[&id].host
+    }
+
+    pub(crate) fn got(&self, id: NodeId) -> Got {
+        self.member(id).got.borrow().clone()
+    }
+
+    /// Waits until a node leads.
+    pub(crate) async fn leader(&self, id: NodeId) -> u64 {
+        let leads = |got: &Got| matches!(got.role, Some(Role::Leader { .. }));
+        let got = self.member(id).until("leader", leads).await;
+        match got.role {
+            Some(Role::Leader { term }) => term,
+            _ => unreachable!(),
+        }
+    }
+
+    /// Proposes on a node, which must lead.
+    pub(crate) fn propose(&self, id: NodeId, payload: impl Into<Bytes>) {
+        self.host(id).propose(GROUP, payload.into()).unwrap();
+    }
+
+    /// Waits until nodes have so many proposals, the same.
+    pub(crate) async fn all_have(&self, ids: &[NodeId], count: usize) {
+        let mut first: Option<Got> = None;
+        for id in ids {
+            let got = self.member(*id).until("all entries", |got| got.entries.len() >= count).await;
+            assert_eq!(got.entries.len(), count, "node {id}");
+            let first = first.get_or_insert_with(|| got.clone());
+            assert!(first.entries == got.entries, "nodes {} and {id} differ", ids[0]);
+        }
+    }
+
+    /// The machine of a node dies.
+    pub(crate) async fn kill(&mut self, id: NodeId) {
+        let others: Vec<NodeId> = self.ids().into_iter().filter(|other| *other != id).collect();
+        let node = self.nodes.remove(&id).unwrap();
+        let log = node.log.crash();
+        others.into_iter().for_each(|other| self.net.cut(id, other));
+        self.net.state.lock().hosts.remove(&id);
+        for group in node.members.keys() {
+            node.host.stop(*group).await;
+        }
+        self.graves.insert(id, log);
+    }
+
+    /// A node whose machine died comes back, with its groups.
+    pub(crate) async fn revive(&mut self, id: NodeId, groups: &BTreeSet<GroupId>) {
+        let log = self.graves.remove(&id).unwrap();
+        self.boot(id, log);
+        for group in groups {
+            self.start(id, *group).await;
+        }
+    }
+}
