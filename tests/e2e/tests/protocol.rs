@@ -124,6 +124,25 @@ fn case_006_tx_recover_does_not_strand_an_uncommitted_ack() {
 }
 
 #[test]
+fn a_commit_that_fails_does_nothing() {
+    let broker = Broker::start();
+    let mut client = broker.channel();
+    client.queue(1, "q", DURABLE, &table! {}).unwrap();
+    client.put(1, "q", "got").unwrap();
+    client.open(2).unwrap();
+    let message = client.get_soon_unsettled(2, "q");
+    client.tx_select(2).unwrap();
+    client.ack(2, message.tag, false).unwrap();
+    client.put(2, "q", "new").unwrap();
+    client.publish(2, "missing", "q", &Properties::persistent(), "nowhere").unwrap();
+    let text = format!("NOT_FOUND - no exchange 'missing' in vhost '{}'", broker.vhost);
+    assert_channel_error(client.tx_commit(2), 404, &text);
+    until_equal("the message is back", &1, || client.depth(1, "q").unwrap().messages);
+    assert_eq!(client.get(1, "q", true).unwrap().unwrap().body, b"got");
+    assert_eq!(client.depth(1, "q").unwrap().messages, 0);
+}
+
+#[test]
 fn case_007_recover_without_requeue_is_540() {
     let broker = Broker::start();
     let mut client = broker.channel();

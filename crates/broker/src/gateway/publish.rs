@@ -13,7 +13,7 @@ use model::time::Millis;
 use tokio::sync::oneshot;
 use wire::properties::Properties;
 
-use crate::gateway::{Gateway, error};
+use crate::gateway::{Gateway, Staged, error};
 use crate::origin::{Group, Then};
 use crate::reply_to;
 use crate::router::{MessageContent, parse_expiration};
@@ -357,7 +357,15 @@ impl Gateway {
     ) -> Result<(), Error> {
         let mut audience = Audience::Transaction(Vec::new());
         for publish in publishes {
-            self.publish_for(publish, &mut audience)?;
+            if let Err(error) = self.publish_for(publish, &mut audience) {
+                // The channel ends with nothing done: no queue has been given any of it, and what
+                // it settled comes back with what it holds.
+                self.staged.fill_with(Staged::default);
+                self.events.clear();
+                let settled = settlements.into_iter().flat_map(|(unsettled, _)| unsettled);
+                self.ended.unsettled.extend(settled);
+                return Err(error);
+            }
         }
         for (unsettled, outcome) in settlements {
             self.settle_as(unsettled, Settlement::Client(outcome));
