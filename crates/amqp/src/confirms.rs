@@ -9,6 +9,10 @@
 //! Answers may come in any order. What comes in order is gathered into a run, which becomes one
 //! `basic.ack` with `multiple`; what comes ahead of an undecided number is answered alone. A
 //! run ends where a number was refused, so no group covers a refused or an undecided number.
+//!
+//! The broker's numbers go on where those of earlier channels ended: a channel may be closed and
+//! opened again while confirms for it are on their way, and these must not be taken for those of
+//! new publishes.
 
 use std::collections::VecDeque;
 
@@ -36,6 +40,8 @@ enum State {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Confirms {
+    /// By how much the broker's numbers are higher than the client's.
+    offset: u64,
     next: u64,
     base: u64,
     window: VecDeque<State>,
@@ -49,8 +55,10 @@ pub(crate) struct Confirms {
 }
 
 impl Confirms {
-    pub(crate) fn new() -> Self {
+    /// `offset`: at least the highest number that the broker has got for this channel before.
+    pub(crate) fn new(offset: u64) -> Self {
         Self {
+            offset,
             next: 1,
             base: 1,
             window: VecDeque::new(),
@@ -61,11 +69,11 @@ impl Confirms {
         }
     }
 
-    /// The number of one more publish.
+    /// One more publish: its number for the broker.
     pub(crate) fn take_number(&mut self) -> u64 {
         self.next += 1;
         self.undecided += 1;
-        self.next - 1
+        self.offset + self.next - 1
     }
 
     /// Publishes without an answer.
@@ -75,6 +83,7 @@ impl Confirms {
 
     /// The broker decided. Numbers that were never given out, or were decided before, are ignored.
     pub(crate) fn decide(&mut self, number: u64, accepted: bool) {
+        let Some(number) = number.checked_sub(self.offset) else { return };
         if number < self.base || number >= self.next {
             return;
         }
@@ -163,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_comes_in_order_is_one_group() {
-        let mut confirms = Confirms::new();
+        let mut confirms = Confirms::new(0);
         for _ in 0..10 {
             confirms.take_number();
         }
@@ -178,7 +187,7 @@ mod tests {
 
     #[test]
     fn groups_end_at_refused_and_undecided_numbers() {
-        let mut confirms = Confirms::new();
+        let mut confirms = Confirms::new(0);
         for _ in 0..9 {
             confirms.take_number();
         }
@@ -209,7 +218,7 @@ mod tests {
         fn each_number_gets_exactly_its_answer(
             decisions in prop::collection::vec((any::<u32>(), prop::bool::weighted(0.8), any::<bool>()), 1..60),
         ) {
-            let mut confirms = Confirms::new();
+            let mut confirms = Confirms::new(0);
             for _ in 0..decisions.len() {
                 confirms.take_number();
             }

@@ -41,9 +41,8 @@ pub enum Request {
         channel: ChannelId,
     },
     /// The channel is gone, for whatever reason. Its consumers end now, and what was on its way
-    /// to them and is not in `unsettled` returns as well, as if it had never been handed out. No
-    /// confirm for its publishes may follow, since the number may soon name another channel. Not
-    /// answered.
+    /// to them and is not in `unsettled` returns as well, as if it had never been handed out.
+    /// Confirms for its publishes may still follow, and are passed over. Not answered.
     ChannelClosed {
         /// The channel.
         channel: ChannelId,
@@ -300,7 +299,8 @@ pub enum Flow {
 pub struct Publish {
     /// The channel.
     pub channel: ChannelId,
-    /// The confirm number, if the channel is in confirm mode.
+    /// The confirm number, if the channel is in confirm mode. Never given twice for a channel
+    /// number of this connection.
     pub confirm: Option<u64>,
     /// Return it if no queue takes it.
     pub mandatory: bool,

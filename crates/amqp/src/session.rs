@@ -59,6 +59,8 @@ pub struct Session {
     outbox: Outbox,
     /// Channels with confirms that are not written yet.
     answering: Vec<ChannelId>,
+    /// The highest number of a publish that the broker has got.
+    confirm_number: u64,
     alarm: connection::Alarm,
     clock: tick::Clock,
     /// State of the generator of names.
@@ -122,6 +124,7 @@ impl Session {
             waiting: None,
             outbox,
             answering: Vec::new(),
+            confirm_number: 0,
             alarm: connection::Alarm::default(),
             clock: tick::Clock::new(now_ms, config.handshake_timeout_ms),
             entropy: seed,

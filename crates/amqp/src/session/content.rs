@@ -190,6 +190,7 @@ impl Session {
         }
         let Some(channel) = self.channels.get(number) else { return Ok(None) };
         let confirm = channel.confirms.as_mut().map(|confirms| confirms.take_number());
+        self.confirm_number = self.confirm_number.max(confirm.unwrap_or(0));
         let publish = Publish { channel: number, confirm, mandatory, message };
         let Some(transaction) = &mut channel.transaction else { return Ok(Some(publish)) };
         transaction.publish(&publish).map_err(|_| {

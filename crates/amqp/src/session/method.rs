@@ -304,7 +304,8 @@ impl Session {
         if channel.transaction.is_some() {
             return Err(Error::precondition_failed("cannot switch from tx to confirm mode"));
         }
-        channel.confirms.get_or_insert_with(|| Box::new(Confirms::new()));
+        let given = self.confirm_number;
+        channel.confirms.get_or_insert_with(|| Box::new(Confirms::new(given)));
         if !no_wait {
             let ok = confirm::AMQPMethod::SelectOk(confirm::SelectOk {});
             self.outbox.method(number, &AMQPClass::Confirm(ok));

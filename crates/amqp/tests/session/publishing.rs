@@ -1,7 +1,7 @@
 //! Confirms, returns, transactions, alarms.
 
 use crate::harness::{Bench, Got, ack, confirm_select, nack};
-use amq_protocol::protocol::{AMQPClass, basic, connection, tx};
+use amq_protocol::protocol::{AMQPClass, basic, channel, connection, tx};
 use amq_protocol::types::FieldTable;
 use amqp::config::SessionConfig;
 use amqp::request::{Error, Event, Outcome, Publish, Reply, Request};
@@ -70,6 +70,27 @@ fn a_batch_of_confirms_is_one_frame() {
     }
     bench.bytes(b"");
     assert_eq!(bench.take(), [Got::Method(1, ack(1000, true))]);
+}
+
+#[test]
+fn a_late_confirm_is_not_taken_for_one_of_the_next_channel_under_the_number() {
+    let mut bench = confirming(2);
+    let close = channel::Close::default();
+    bench.method(1, AMQPClass::Channel(channel::AMQPMethod::Close(close)));
+    bench.open_channel(1);
+    bench.method(1, confirm_select());
+    bench.requests.clear();
+    bench.publish(1, "", "q", b"new");
+    let Some(Request::Publish(Publish { confirm: Some(own), .. })) = bench.requests.pop() else {
+        panic!("a publish");
+    };
+    bench.take();
+    for number in [1, 2] {
+        bench.event(Event::Confirmed { channel: 1, number, accepted: true });
+    }
+    assert_eq!(bench.take(), []);
+    bench.event(Event::Confirmed { channel: 1, number: own, accepted: true });
+    assert_eq!(bench.take(), [Got::Method(1, ack(1, false))]);
 }
 
 #[test]
@@ -231,12 +252,7 @@ fn case_006_an_uncommitted_ack_is_not_lost() {
         if is_rollback {
             bench.method(1, end);
         }
-        bench.method(
-            1,
-            AMQPClass::Channel(amq_protocol::protocol::channel::AMQPMethod::Close(
-                Default::default(),
-            )),
-        );
+        bench.method(1, AMQPClass::Channel(channel::AMQPMethod::Close(Default::default())));
         assert!(matches!(
             &bench.requests[..],
             [Request::ChannelClosed { unsettled, .. }] if unsettled.len() == 1
