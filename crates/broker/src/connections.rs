@@ -38,10 +38,8 @@ pub(crate) struct Login {
 }
 
 impl Record {
-    /// Stands for an operator, who has no connection. It is not among the node's connections.
-    pub(crate) fn internal() -> Self {
+    fn internal(id: ConnectionId) -> Self {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let id = ConnectionId(0);
         Self {
             id,
             name: "operator".to_owned(),
@@ -81,17 +79,25 @@ impl Record {
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     last_id: AtomicU64,
-    records: Mutex<BTreeMap<ConnectionId, Arc<Record>>>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    records: BTreeMap<ConnectionId, Arc<Record>>,
+    /// The alarm that they were told of. Under the same lock, so that a new connection hears of
+    /// every change once.
+    alarm: Option<&'static str>,
 }
 
 impl Connections {
-    /// A new connection; `first` events wait for it already.
+    /// A new connection. If an alarm is on, it finds that in its mailbox.
     pub(crate) fn add(
         &self,
         peer: Peer,
         origin: impl FnOnce(ConnectionId) -> Origin,
     ) -> Arc<Record> {
-        let id = ConnectionId(self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
+        let id = self.next_id();
         let record = Arc::new(Record {
             id,
             name: format!("{} -> {}", peer.remote, peer.local),
@@ -101,21 +107,35 @@ impl Connections {
             channels: AtomicU32::new(0),
             login: Mutex::default(),
         });
-        self.records.lock().insert(id, Arc::clone(&record));
+        let mut open = self.open.lock();
+        if open.alarm.is_some() {
+            record.origin.outlet.post_one(alarm_event(open.alarm));
+        }
+        open.records.insert(id, Arc::clone(&record));
         record
     }
 
+    /// Stands for an operator, who has no connection: it has an id of its own and is not among the
+    /// node's connections.
+    pub(crate) fn internal(&self) -> Record {
+        Record::internal(self.next_id())
+    }
+
+    fn next_id(&self) -> ConnectionId {
+        ConnectionId(self.last_id.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
     pub(crate) fn remove(&self, id: ConnectionId) {
-        self.records.lock().remove(&id);
+        self.open.lock().records.remove(&id);
     }
 
     /// All of them, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Record>> {
-        self.records.lock().values().map(Arc::clone).collect()
+        self.open.lock().records.values().map(Arc::clone).collect()
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.records.lock().len()
+        self.open.lock().records.len()
     }
 
     /// Closes those that `which` says; returns how many.
@@ -130,16 +150,21 @@ impl Connections {
         count
     }
 
-    /// Tells all of them that an alarm began or that the last one ended.
+    /// Tells all of them that an alarm began, that its reason changed or that the last one ended.
     pub(crate) fn tell(&self, reason: Option<&'static str>) {
-        for record in self.all() {
+        let mut open = self.open.lock();
+        if open.alarm == reason {
+            return;
+        }
+        open.alarm = reason;
+        for record in open.records.values() {
             record.origin.outlet.post_one(alarm_event(reason));
         }
     }
 }
 
 /// What a connection is told of alarms.
-pub(crate) fn alarm_event(reason: Option<&'static str>) -> Event {
+fn alarm_event(reason: Option<&'static str>) -> Event {
     match reason {
         Some(reason) => Event::Blocked { reason: reason.to_owned() },
         None => Event::Unblocked,

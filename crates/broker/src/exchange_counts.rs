@@ -53,13 +53,20 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Counts for this exchange from now on.
-    pub(crate) fn switch(&mut self, counts: &ExchangeCounts, vhost: &Name, exchange: &str) {
+    /// Counts for this exchange from now on; returns whether it was another one before.
+    pub(crate) fn switch(&mut self, counts: &ExchangeCounts, vhost: &Name, exchange: &str) -> bool {
         if self.cell.as_ref().is_some_and(|(name, _)| name == exchange) {
-            return;
+            return false;
         }
         self.report();
         self.cell = Some((exchange.to_owned(), counts.cell(vhost, exchange)));
+        true
+    }
+
+    /// Lets go of the exchange: it may be gone, and another one have its name.
+    pub(crate) fn leave(&mut self) {
+        self.report();
+        self.cell = None;
     }
 
     /// Adds what was counted to the exchange's counts.

@@ -11,7 +11,6 @@ use amqp::server::{Connection, Ended};
 use management::version;
 
 use crate::config::{Config, LoginFrom, Mechanism};
-use crate::connections::alarm_event;
 use crate::gateway::{Gateway, Peer};
 use crate::node::Node;
 use crate::origin::{InFlight, Origin};
@@ -90,9 +89,6 @@ impl AmqpNode for Front {
             certificate_user,
         };
         let mailbox = Mailbox::new();
-        if let Some(reason) = *self.node.pressure.subscribe().borrow() {
-            mailbox.post_one(alarm_event(Some(reason)));
-        }
         let outlet = Outlet::new(mailbox.clone());
         let record = self.node.connections.add(address, |id| Origin {
             id,

@@ -110,6 +110,10 @@ pub(crate) struct Gateway {
     unsynced: Option<Lsn>,
     /// It acts for an operator: there is no client, and nobody counts it.
     internal: bool,
+    /// It has let go of everything that it held.
+    disconnected: bool,
+    /// Questions to shards that were asked and not answered.
+    unanswered: u32,
     opened: bool,
 }
 
@@ -138,6 +142,8 @@ impl Gateway {
             publisher: None,
             unsynced: None,
             internal: false,
+            disconnected: false,
+            unanswered: 0,
             opened: false,
         }
     }
@@ -149,7 +155,7 @@ impl Gateway {
     pub(crate) fn for_operator(node: Arc<Node>, user: &str, vhost: &str) -> Result<Self, Refusal> {
         let state = node.router.state();
         let access = state.access(user, vhost)?;
-        let record = Arc::new(Record::internal());
+        let record = Arc::new(node.connections.internal());
         let mut gateway = Self::new(node, record);
         gateway.counted = Counters::default();
         gateway.internal = true;
@@ -300,7 +306,24 @@ impl Gateway {
                 commands: vec![command(answer)],
             },
         );
-        answered.await.map_err(|_| Error { code: 541, text: "the node is stopping".into() })
+        self.unanswered += 1;
+        let answer = answered.await;
+        self.unanswered -= 1;
+        answer.map_err(|_| Error { code: 541, text: "the node is stopping".into() })
+    }
+
+    /// The end that nobody planned: a defect has ended the connection's task, or an operator does
+    /// not wait for an answer any more, which may have been a message. The shards find out
+    /// themselves what was held.
+    fn vanish(&mut self) {
+        for index in 0..self.node.shards.len() {
+            let gone = Command::ConnectionGone { connection: self.origin.id };
+            self.node.shards.inbox(index).post(Batch::one(gone));
+        }
+        // When the node stops they go with the next start.
+        if !self.internal && !self.node.stopping.load(Ordering::Acquire) {
+            self.closing();
+        }
     }
 
     fn place(&self) -> Result<&Place, Error> {
@@ -316,6 +339,7 @@ impl Gateway {
             return;
         }
         self.last.route.clear();
+        self.exchange.leave();
         place.state = self.node.router.state();
         if let Some(routes) = place.state.routes().vhost(&place.vhost) {
             place.routes = Arc::clone(routes);
@@ -363,6 +387,7 @@ impl amqp::broker::Broker for Gateway {
     async fn disconnected(&mut self) {
         self.hand_on();
         self.closing();
+        self.disconnected = true;
     }
 
     async fn settled(&mut self) {
@@ -378,9 +403,13 @@ impl Drop for Gateway {
             self.node.reply_to.close(name);
         }
         self.hand_on();
+        if self.unanswered > 0 || !(self.internal || self.disconnected) {
+            self.vanish();
+        }
         if self.internal {
             return;
         }
+        self.node.publishers.fetch_sub(self.publishers.len() as u64, Ordering::Relaxed);
         self.counted.connections_closed += 1;
         self.node.totals.add(&mut self.counted);
         self.node.accounts.close_connection(&self.record, self.opened);

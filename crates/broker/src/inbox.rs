@@ -14,18 +14,30 @@ use crate::shard::command::Batch;
 /// See the module head.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    batches: Mutex<Vec<Batch>>,
+    waiting: Mutex<Waiting>,
     woken: AtomicBool,
     notify: Notify,
 }
 
+#[derive(Debug, Default)]
+struct Waiting {
+    batches: Vec<Batch>,
+    /// The shard has stopped.
+    closed: bool,
+}
+
 impl Inbox {
-    /// Adds a batch.
+    /// Adds a batch. Once the shard has stopped it is dropped, and who waits for an answer hears
+    /// that there is none.
     pub(crate) fn post(&self, batch: Batch) {
         let first = {
-            let mut batches = self.batches.lock().expect("no poster panics");
-            batches.push(batch);
-            batches.len() == 1
+            let mut waiting = self.waiting.lock().expect("no poster panics");
+            if waiting.closed {
+                drop(waiting);
+                return;
+            }
+            waiting.batches.push(batch);
+            waiting.batches.len() == 1
         };
         if first {
             self.wake();
@@ -47,7 +59,16 @@ impl Inbox {
     /// Takes everything that waits.
     pub(crate) fn take(&self, into: &mut Vec<Batch>) {
         self.woken.store(false, Ordering::Release);
-        let mut batches = self.batches.lock().expect("no poster panics");
-        std::mem::swap(&mut *batches, into);
+        let mut waiting = self.waiting.lock().expect("no poster panics");
+        std::mem::swap(&mut waiting.batches, into);
+    }
+
+    /// Drops what waits, and from now on what is posted.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.waiting.lock().expect("no poster panics");
+        waiting.closed = true;
+        let rest = std::mem::take(&mut waiting.batches);
+        drop(waiting);
+        drop(rest);
     }
 }

@@ -39,3 +39,6 @@ mod sizes;
 mod slots;
 mod totals;
 mod vital;
+
+#[cfg(test)]
+mod tests;

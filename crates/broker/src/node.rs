@@ -65,7 +65,7 @@ pub(crate) struct Node {
     pub(crate) accounts: Accounts,
     pub(crate) connections: Connections,
     pub(crate) reply_to: ReplyTo,
-    pub(crate) exchange_counts: ExchangeCounts,
+    pub(crate) exchange_counts: Arc<ExchangeCounts>,
     pub(crate) sizes: Sizes,
     /// Channels that have published.
     pub(crate) publishers: AtomicU64,
@@ -142,9 +142,12 @@ impl Node {
     /// Tells all connections when alarms begin and end, for as long as the node lives.
     pub(crate) async fn spread_alarms(self: Arc<Self>) {
         let mut reason = self.pressure.subscribe();
-        while reason.changed().await.is_ok() {
+        loop {
             let now = *reason.borrow_and_update();
             self.connections.tell(now);
+            if reason.changed().await.is_err() {
+                return;
+            }
         }
     }
 

@@ -74,9 +74,6 @@ impl Operator {
                 .connections
                 .close(&reason, |record| record.login().user.as_ref() == Some(user));
         }
-        for exchange in &outcome.exchanges_deleted {
-            self.node.exchange_counts.forget(&exchange.vhost, &exchange.name);
-        }
     }
 }
 

@@ -41,8 +41,8 @@ impl InFlight {
 
     /// Counts bytes that are safe.
     pub(crate) fn settle(&self, bytes: usize) {
-        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
-        if self.waiting.swap(false, Ordering::AcqRel) {
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        if self.waiting.swap(false, Ordering::SeqCst) {
             self.settled.notify_one();
         }
     }
@@ -55,8 +55,9 @@ impl InFlight {
     /// Waits until fewer than `bound` bytes are in flight. Safe to drop and call again.
     pub(crate) async fn below(&self, bound: usize) {
         while self.bytes() >= bound {
-            self.waiting.store(true, Ordering::Release);
-            if self.bytes() < bound {
+            // One order of all four: either this sees the lower count, or `settle` sees the flag.
+            self.waiting.store(true, Ordering::SeqCst);
+            if self.bytes.load(Ordering::SeqCst) < bound {
                 return;
             }
             self.settled.notified().await;

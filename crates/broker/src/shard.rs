@@ -18,6 +18,7 @@ pub(crate) mod bodies;
 pub(crate) mod confirms;
 pub(crate) mod desk;
 pub(crate) mod outboxes;
+pub(crate) mod spilled;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use amqp::request::Event;
 use journal::op::Lsn;
-use model::id::{QueueId, Seq};
+use model::id::{ConnectionId, QueueId, Seq};
 use model::time::Timestamp;
 use tokio::sync::oneshot;
 
@@ -53,6 +54,8 @@ pub(crate) struct Shard {
     owed: Vec<(Owed, bool)>,
     confirms: Confirms,
     durable: Lsn,
+    /// Bodies were read back in this turn.
+    read: bool,
     totals: Arc<Totals>,
     stopping: Option<oneshot::Sender<Vec<(QueueId, Seq)>>>,
 }
@@ -70,6 +73,7 @@ impl Shard {
             owed: Vec::new(),
             confirms: Confirms::default(),
             durable: Lsn::default(),
+            read: false,
             totals,
             stopping: None,
         }
@@ -84,6 +88,7 @@ impl Shard {
             self.turn(&mut batches);
             if let Some(answer) = self.stopping.take() {
                 let handed_out = self.slots.values().filter_map(|slot| slot.handed_out()).collect();
+                inbox.close();
                 command::answer(answer, handed_out);
                 return;
             }
@@ -176,6 +181,7 @@ impl Shard {
             Command::Gone { queue, consumer } => {
                 self.with(queue, |slot, desk| slot.gone(desk, consumer));
             }
+            Command::ConnectionGone { connection } => self.connection_gone(connection),
             Command::Consume(consume) => match self.slots.get_mut(&consume.queue) {
                 Some(slot) => {
                     touch(&mut self.touched, slot);
@@ -192,13 +198,15 @@ impl Shard {
             Command::Revoke { queue, consumer } => {
                 self.with(queue, |slot, desk| slot.revoke(desk, consumer));
             }
-            Command::Get { queue, no_ack, answer } => match self.slots.get_mut(&queue) {
-                Some(slot) => {
-                    touch(&mut self.touched, slot);
-                    slot.get(&mut self.desk, no_ack, answer);
+            Command::Get { queue, connection, no_ack, answer } => {
+                match self.slots.get_mut(&queue) {
+                    Some(slot) => {
+                        touch(&mut self.touched, slot);
+                        slot.get(&mut self.desk, connection, no_ack, answer);
+                    }
+                    None => command::answer(answer, Got::NoQueue),
                 }
-                None => command::answer(answer, Got::NoQueue),
-            },
+            }
             Command::Purge { queue, answer } => {
                 command::answer(answer, self.with(queue, Slot::purge));
             }
@@ -234,6 +242,7 @@ impl Shard {
                 command::answer(answer, counts);
             }
             Command::Read { queue, bodies } => {
+                self.read = true;
                 self.with(queue, |slot, desk| slot.on_read(desk, bodies));
             }
             Command::DeadLettered { queue, seq } => {
@@ -248,6 +257,21 @@ impl Shard {
                 command::answer(answer, ShardView { queues });
             }
             Command::Stop { answer } => self.stopping = Some(answer),
+        }
+    }
+
+    /// Looks through all queues, which is rare: connections that end in order say themselves what
+    /// they held.
+    fn connection_gone(&mut self, connection: ConnectionId) {
+        let mut queues: Vec<QueueId> = self
+            .slots
+            .values()
+            .filter(|slot| slot.serves(connection))
+            .map(|slot| slot.profile.id)
+            .collect();
+        queues.sort_unstable();
+        for queue in queues {
+            self.with(queue, |slot, desk| slot.connection_gone(desk, connection));
         }
     }
 
@@ -321,19 +345,33 @@ impl Shard {
     /// Confirms what the journal has synced, and drops bodies that it now holds.
     fn pay(&mut self) {
         let durable = self.desk.journal.durable();
-        if durable == self.durable {
-            return;
+        let moved = durable != self.durable;
+        if moved {
+            self.durable = durable;
+            self.desk.counted.confirmed += self.confirms.durable(durable);
         }
-        self.durable = durable;
-        self.desk.counted.confirmed += self.confirms.durable(durable);
-        if self.desk.must_evict() {
-            let keep = self.desk.budget.cached / (self.slots.len() as u64).clamp(1, 16);
+        if (moved || std::mem::take(&mut self.read)) && self.desk.must_evict() {
+            self.evict();
+        }
+    }
+
+    /// Brings the cache under its budget, and a little further, so that not every turn has to look
+    /// at all queues.
+    fn evict(&mut self) {
+        let budget = self.desk.budget.cached;
+        let goal = budget - budget / 8;
+        let queues = self.slots.len().max(1) as u64;
+        // A few busy queues may have more than their share, unless all together have too much.
+        for shares in [queues.min(16), queues] {
+            if self.desk.weight.cached <= goal {
+                return;
+            }
             #[expect(
                 clippy::iter_over_hash_type,
                 reason = "each queue drops its own, in any order"
             )]
             for slot in self.slots.values_mut() {
-                slot.synced(durable, keep);
+                slot.synced(self.durable, goal / shares);
                 slot.report(&mut self.desk);
             }
         }

@@ -30,6 +30,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
+use crate::exchange_counts::ExchangeCounts;
 use crate::limits::Budget;
 use crate::limits::usage::Usage;
 use crate::node::{Limits, Node};
@@ -63,6 +64,7 @@ pub(crate) struct Started {
     pub(crate) node: Arc<Node>,
     kv: Arc<Rocks>,
     shard_tasks: Vec<JoinHandle<()>>,
+    janitor: JoinHandle<()>,
     tasks: Vec<JoinHandle<()>>,
     /// Resolves with the reason when the journal has failed for good.
     pub(crate) failed: watch::Receiver<Option<String>>,
@@ -146,6 +148,7 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
 
     let Metadata { state, applied, .. } = metadata;
     let totals = Arc::new(Totals::default());
+    let exchange_counts = Arc::new(ExchangeCounts::default());
     let router = Arc::new(Router::new(state.clone()));
     let topology = Topology::new(
         Parts {
@@ -155,6 +158,7 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
             kv: Arc::clone(&kv) as Arc<dyn Kv>,
             durable,
             totals: Arc::clone(&totals),
+            exchange_counts: Arc::clone(&exchange_counts),
             consumer_timeout: config.consumer_timeout.map(|timeout| {
                 model::time::Millis(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
             }),
@@ -190,7 +194,7 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
         accounts: crate::accounts::Accounts::default(),
         connections: crate::connections::Connections::default(),
         reply_to: crate::reply_to::ReplyTo::default(),
-        exchange_counts: crate::exchange_counts::ExchangeCounts::default(),
+        exchange_counts,
         sizes: crate::sizes::Sizes::default(),
         publishers: AtomicU64::new(0),
         consumers: Arc::default(),
@@ -230,13 +234,15 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
         let shard = Shard::new(desk, Arc::clone(&totals), slots).run();
         shard_tasks.push(vital::spawn("a shard", &failed_sender, shard));
     }
+    let janitor = Arc::clone(&node).do_chores(chores_to_do);
+    let watch = crate::limits::watch(budget, data_dir, alarms_sender, usage_sender);
     let tasks = vec![
-        vital::spawn("the janitor", &failed_sender, Arc::clone(&node).do_chores(chores_to_do)),
-        tokio::spawn(Arc::clone(&node).spread_alarms()),
-        tokio::spawn(crate::limits::watch(budget, data_dir, alarms_sender, usage_sender)),
-        tokio::spawn(follow(alarms, pressure)),
+        vital::spawn("the alarms", &failed_sender, Arc::clone(&node).spread_alarms()),
+        vital::spawn("the watch of memory and disk", &failed_sender, watch),
+        vital::spawn("the watch's follower", &failed_sender, follow(alarms, pressure)),
     ];
-    Ok(Started { node, kv, shard_tasks, tasks, failed })
+    let janitor = vital::spawn("the janitor", &failed_sender, janitor);
+    Ok(Started { node, kv, shard_tasks, janitor, tasks, failed })
 }
 
 async fn follow(
@@ -443,7 +449,7 @@ impl Started {
     /// Ends the node in good order: clients were told and are gone; what is left is brought to the
     /// disk.
     pub(crate) async fn stop(self, patience: Duration) {
-        let Self { node, kv, shard_tasks, tasks, .. } = self;
+        let Self { node, kv, shard_tasks, janitor, tasks, .. } = self;
         node.stopping.store(true, Ordering::Release);
         node.connections.close("broker forced connection closure with reason 'shutdown'", |_| true);
         let gone = async {
@@ -468,6 +474,10 @@ impl Started {
         }
         for task in shard_tasks {
             drop(task.await);
+        }
+        // It ends by itself, since nobody is left who could give it something to do.
+        if tokio::time::timeout(patience, janitor).await.is_err() {
+            tracing::warn!("deletions of queues did not end in time");
         }
         node.topology.flush_all();
         if let Err(error) = kv.put(HANDED_OUT, &handed_out).and_then(|()| kv.flush()) {

@@ -1,7 +1,7 @@
 //! The owner of the metadata machine on this node.
 //!
 //! ```text
-//!  command ─► State::apply ─► journal (stream 1) ─► store ─► snapshot ─► shards
+//!  command ─► State::apply ─► journal (stream 1) ─► store ─► shards ─► snapshot
 //!             └────────── one at a time, under one lock ──────────┘      then: wait for the sync
 //! ```
 //!
@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use queue::settings::{Overflow, Settings, Style};
 use tokio::sync::watch;
 
+use crate::exchange_counts::ExchangeCounts;
 use crate::router::Router;
 use crate::shard::command::{Batch, Command as ShardCommand};
 use crate::shard::profile::{DeadLetterTarget, Profile};
@@ -46,6 +47,7 @@ pub(crate) struct Topology {
     kv: Arc<dyn Kv>,
     durable: watch::Receiver<Lsn>,
     totals: Arc<Totals>,
+    exchange_counts: Arc<ExchangeCounts>,
     consumer_timeout: Option<model::time::Millis>,
 }
 
@@ -73,6 +75,7 @@ pub(crate) struct Parts {
     pub(crate) kv: Arc<dyn Kv>,
     pub(crate) durable: watch::Receiver<Lsn>,
     pub(crate) totals: Arc<Totals>,
+    pub(crate) exchange_counts: Arc<ExchangeCounts>,
     /// For queues and consumers that say nothing themselves.
     pub(crate) consumer_timeout: Option<model::time::Millis>,
 }
@@ -81,9 +84,28 @@ impl Topology {
     /// The topology as recovered: `applied` commands are in `state`, `flushed` of them in the
     /// store for good.
     pub(crate) fn new(parts: Parts, state: State, applied: u64, flushed: u64) -> Self {
-        let Parts { router, journal, shards, kv, durable, totals, consumer_timeout } = parts;
+        let Parts {
+            router,
+            journal,
+            shards,
+            kv,
+            durable,
+            totals,
+            exchange_counts,
+            consumer_timeout,
+        } = parts;
         let inner = Mutex::new(Inner { state, applied, flushed, behind: false });
-        Self { inner, router, journal, shards, kv, durable, totals, consumer_timeout }
+        Self {
+            inner,
+            router,
+            journal,
+            shards,
+            kv,
+            durable,
+            totals,
+            exchange_counts,
+            consumer_timeout,
+        }
     }
 
     /// Applies a command. When it returns, the change is in force and, if it is about something
@@ -115,7 +137,10 @@ impl Topology {
         let encoded = command.encode();
         let mut inner = self.inner.lock();
         let durable = needs_sync(&inner.state, &command);
-        let outcome = inner.state.apply(command)?;
+        // A panic in the machine ends one connection; what others go on with must be whole.
+        let mut changed = inner.state.clone();
+        let outcome = changed.apply(command)?;
+        inner.state = changed;
         inner.applied += 1;
         let put = Op::Put {
             stream: STREAM,
@@ -134,8 +159,12 @@ impl Topology {
         if inner.applied - inner.flushed >= COMMANDS_PER_FLUSH {
             self.flush(&mut inner);
         }
-        self.router.publish(inner.state.clone());
+        // First the shards: who sees a new queue in the snapshot may post to it at once.
         self.act(&inner.state, &outcome);
+        self.router.publish(inner.state.clone());
+        for exchange in &outcome.exchanges_deleted {
+            self.exchange_counts.forget(&exchange.vhost, &exchange.name);
+        }
         Ok((outcome, durable.then_some(lsn)))
     }
 

@@ -67,8 +67,14 @@ impl Gateway {
     async fn queue_purge(&mut self, queue: &str) -> Result<Reply, Error> {
         let id = self.readable(queue)?;
         let purged = self.ask(id, |answer| Command::Purge { queue: id, answer }).await?;
-        let count = u32::try_from(purged.unwrap_or(0)).unwrap_or(u32::MAX);
-        Ok(Reply::Count(count))
+        let Some(count) = purged else { return Err(self.no_queue(queue)) };
+        Ok(Reply::Count(u32::try_from(count).unwrap_or(u32::MAX)))
+    }
+
+    /// The queue was deleted after the snapshot of this connection.
+    pub(super) fn no_queue(&self, queue: &str) -> Error {
+        let vhost = self.place.as_ref().map_or("", |place| &place.vhost);
+        Error { code: 404, text: format!("no queue '{queue}' in vhost '{vhost}'") }
     }
 
     /// The id of a queue that this user may read and this connection may use.
@@ -83,7 +89,9 @@ impl Gateway {
 
     async fn get(&mut self, channel: ChannelId, queue: &str, no_ack: bool) -> Result<Reply, Error> {
         let id = self.readable(queue)?;
-        let got = self.ask(id, |answer| Command::Get { queue: id, no_ack, answer }).await?;
+        let connection = self.id();
+        let got =
+            self.ask(id, |answer| Command::Get { queue: id, connection, no_ack, answer }).await?;
         match got {
             Got::Message { seq, redelivered, message, remaining } => {
                 let delivery =
@@ -91,7 +99,8 @@ impl Gateway {
                 let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
                 Ok(Reply::Got(Some((delivery, remaining))))
             }
-            Got::Empty | Got::NoQueue => Ok(Reply::Got(None)),
+            Got::Empty => Ok(Reply::Got(None)),
+            Got::NoQueue => Err(self.no_queue(queue)),
             Got::SingleActive => {
                 let vhost = &self.place()?.vhost;
                 Err(Error {
@@ -167,9 +176,7 @@ impl Gateway {
                 code: 403,
                 text: format!("queue '{name}' in vhost '{vhost}' in exclusive use"),
             }),
-            Consumed::NoQueue => {
-                Err(Error { code: 404, text: format!("no queue '{name}' in vhost '{vhost}'") })
-            }
+            Consumed::NoQueue => Err(self.no_queue(&name)),
         }
     }
 

@@ -117,7 +117,10 @@ impl Gateway {
                 .check_passive_queue(&place.vhost, &declare.queue, Some(id), Some(&place.access))
                 .map_err(error)?;
             self.stage(queue.id, ShardCommand::Touch { queue: queue.id });
-            return self.declared(&queue).await;
+            if let Some(reply) = self.declared(&queue).await? {
+                return Ok(reply);
+            }
+            return Err(self.no_queue(&queue.name));
         }
         let generated = declare.queue.is_empty();
         let name: Name = if generated { generated_name().into() } else { declare.queue.into() };
@@ -131,33 +134,45 @@ impl Gateway {
             arguments: declare.arguments,
             user: Arc::clone(&place.access.user.name),
         };
-        let existing =
-            place.state.check_declare_queue(&command, Some(&place.access)).map_err(error)?;
-        if let Some(queue) = existing {
+        loop {
+            let place = self.place()?;
+            let existing =
+                place.state.check_declare_queue(&command, Some(&place.access)).map_err(error)?;
+            let queue = if let Some(queue) = existing {
+                queue
+            } else {
+                self.node.check_queue_limit(&place.state).map_err(error)?;
+                let outcome = self.change(Command::DeclareQueue(command.clone()))?;
+                let Some(queue) = outcome.queue else {
+                    return Err(Error { code: 541, text: "the declaration gave no queue".into() });
+                };
+                if outcome.created {
+                    let queue = queue.name.to_string();
+                    return Ok(Reply::QueueDeclared { queue, messages: 0, consumers: 0 });
+                }
+                queue
+            };
             self.stage(queue.id, ShardCommand::Touch { queue: queue.id });
-            return self.declared(&queue).await;
+            if let Some(reply) = self.declared(&queue).await? {
+                return Ok(reply);
+            }
+            // Somebody is deleting it, and its shard has done its part: what is left is done here,
+            // and a new queue follows.
+            self.change(delete_command(&queue))?;
+            self.refresh();
         }
-        self.node.check_queue_limit(&place.state).map_err(error)?;
-        let outcome = self.change(Command::DeclareQueue(command))?;
-        let Some(queue) = outcome.queue else {
-            return Err(Error { code: 541, text: "the declaration gave no queue".into() });
-        };
-        if outcome.created {
-            let queue = queue.name.to_string();
-            return Ok(Reply::QueueDeclared { queue, messages: 0, consumers: 0 });
-        }
-        self.declared(&queue).await
     }
 
-    async fn declared(&mut self, queue: &Arc<Queue>) -> Result<Reply, Error> {
+    /// The answer to the declaration of a queue that is known already; `None` if its shard knows it
+    /// no more, since it is being deleted.
+    async fn declared(&mut self, queue: &Queue) -> Result<Option<Reply>, Error> {
         let id = queue.id;
         let counts = self.ask(id, |answer| ShardCommand::Count { queue: id, answer }).await?;
-        let (ready, consumers) = counts.map_or((0, 0), |counts| (counts.ready, counts.consumers));
-        Ok(Reply::QueueDeclared {
+        Ok(counts.map(|counts| Reply::QueueDeclared {
             queue: queue.name.to_string(),
-            messages: u32::try_from(ready).unwrap_or(u32::MAX),
-            consumers: u32::try_from(consumers).unwrap_or(u32::MAX),
-        })
+            messages: u32::try_from(counts.ready).unwrap_or(u32::MAX),
+            consumers: u32::try_from(counts.consumers).unwrap_or(u32::MAX),
+        }))
     }
 
     /// The pseudo-queue exists while somebody waits for replies under its name.
@@ -199,9 +214,20 @@ impl Gateway {
         Ok(Reply::Count(u32::try_from(count).unwrap_or(u32::MAX)))
     }
 
-    /// Deletes auto-delete queues whose last consumer this connection has just ended.
+    /// Deletes an auto-delete queue whose last consumer this connection has just ended, if nobody
+    /// has subscribed since.
     pub(super) async fn delete_unused(&mut self, queue: QueueId) -> Result<(), Error> {
-        self.node.delete_by_id(queue).await.map_err(error)
+        let delete =
+            |answer| ShardCommand::Delete { queue, if_unused: true, if_empty: false, answer };
+        if self.ask(queue, delete).await? == Deleted::InUse {
+            return Ok(());
+        }
+        self.refresh();
+        let known = self.place()?.state.queue_by_id(queue).map(Arc::clone);
+        if let Some(known) = known {
+            self.change(delete_command(&known))?;
+        }
+        Ok(())
     }
 }
 

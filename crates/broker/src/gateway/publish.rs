@@ -103,7 +103,10 @@ impl Gateway {
             });
         }
         let vhost = Arc::clone(&place.vhost);
-        self.exchange.switch(&self.node.exchange_counts, &vhost, name);
+        if self.exchange.switch(&self.node.exchange_counts, &vhost, name) {
+            // The short way counts for the same exchange as the message before.
+            self.last.route.clear();
+        }
         self.check_user_id(&properties)?;
         let ttl = expiration(&properties)?;
         let more_keys = self.copies(&properties)?;

@@ -242,7 +242,8 @@ pub(super) fn counters(node: &Node) -> GlobalCounters {
             queue_deleted: counters.queues_deleted,
         },
         auth: AuthCounters {
-            succeeded: counters.auth_attempts - counters.auth_failures,
+            // The two are not read at the same moment.
+            succeeded: counters.auth_attempts.saturating_sub(counters.auth_failures),
             failed: counters.auth_failures,
         },
         sizes: MessageSizes { buckets: node.sizes.get(), sum: counters.published_bytes },

@@ -129,15 +129,18 @@ impl Bodies {
         self.durable = self.durable.max(last.0);
     }
 
-    /// Drops durable journalled bodies, those that will be needed last first, until at most
-    /// `keep` bytes of them are left or nothing more can go.
-    pub(crate) fn evict(&mut self, keep: u64) {
+    /// Drops durable journalled bodies until at most `keep` bytes of them are left or nothing more
+    /// can go. First those before `next`, the oldest message that waits: they are handed out and
+    /// only needed if they come back. Then those that will be needed last.
+    pub(crate) fn evict(&mut self, keep: u64, next: Seq) {
         if self.weight.cached <= keep || self.durable <= self.kept {
             return;
         }
         let mut excess = self.weight.cached - keep;
         let mut going = Vec::new();
-        for position in self.slots.positions_between(self.kept, self.durable) {
+        let handed_out = next.0.saturating_sub(1).clamp(self.kept, self.durable);
+        let positions = self.slots.positions_between(self.kept, handed_out);
+        for position in positions.chain(self.slots.positions_between(handed_out, self.durable)) {
             if excess == 0 {
                 break;
             }
@@ -176,18 +179,35 @@ mod tests {
             bodies.insert(Seq(position), body(position > 3));
         }
         bodies.handed(Lsn(5), Seq(6));
-        bodies.evict(0);
+        bodies.evict(0, Seq(1));
         assert_eq!(in_memory(&bodies), [1, 2, 3, 4, 5, 6, 7, 8], "nothing is durable");
         bodies.synced(Lsn(5));
         let one_less = bodies.weight().cached - 1;
-        bodies.evict(one_less);
+        bodies.evict(one_less, Seq(1));
         assert_eq!(in_memory(&bodies), [1, 2, 3, 4, 5, 7, 8]);
-        bodies.evict(0);
+        bodies.evict(0, Seq(1));
         assert_eq!(in_memory(&bodies), [1, 2, 3, 7, 8], "transient ones stay");
         // One that was read back lies below what was searched before.
         bodies.insert(Seq(4), body(true));
-        bodies.evict(0);
+        bodies.evict(0, Seq(1));
         assert_eq!(in_memory(&bodies), [1, 2, 3, 7, 8]);
+    }
+
+    #[test]
+    fn what_is_handed_out_goes_before_what_waits() {
+        let mut bodies = Bodies::default();
+        for position in 1..=6 {
+            bodies.insert(Seq(position), body(true));
+        }
+        bodies.restored(Seq(6));
+        let each = bodies.weight().cached / 6;
+        bodies.evict(each * 5, Seq(4));
+        assert_eq!(in_memory(&bodies), [1, 2, 4, 5, 6]);
+        bodies.evict(each * 2, Seq(4));
+        assert_eq!(in_memory(&bodies), [4, 5]);
+        bodies.insert(Seq(1), body(true));
+        bodies.evict(0, Seq(u64::MAX));
+        assert!(in_memory(&bodies).is_empty(), "all of it is handed out");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amqp::request::{ChannelId, Flow, Outcome, Unsettled};
 use bytes::Bytes;
-use model::id::{ConsumerId, QueueId, Seq};
+use model::id::{ConnectionId, ConsumerId, QueueId, Seq};
 use model::message::Message;
 use model::time::Millis;
 use tokio::sync::oneshot;
@@ -47,6 +47,9 @@ pub(crate) enum Command {
     End { queue: QueueId, consumer: ConsumerId },
     /// A consumer is gone with its channel; what it held comes back.
     Gone { queue: QueueId, consumer: ConsumerId },
+    /// A connection has ended without a word: its consumers end, and what it held comes back. Goes
+    /// to every shard.
+    ConnectionGone { connection: ConnectionId },
     /// A subscription.
     Consume(Box<Consume>),
     /// The end of one; answered by whether the queue has to be deleted now with its last consumer.
@@ -54,7 +57,7 @@ pub(crate) enum Command {
     /// The end of one that its client has not asked for: it may no longer read the queue.
     Revoke { queue: QueueId, consumer: ConsumerId },
     /// `basic.get`.
-    Get { queue: QueueId, no_ack: bool, answer: oneshot::Sender<Got> },
+    Get { queue: QueueId, connection: ConnectionId, no_ack: bool, answer: oneshot::Sender<Got> },
     /// Removes ready messages.
     Purge { queue: QueueId, answer: oneshot::Sender<Option<u64>> },
     /// A new queue.

@@ -13,13 +13,13 @@ mod dead;
 mod outgoing;
 mod perform;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amqp::request::{Event, Unsettled};
 use journal::op::{Head, Lsn, Op, Payload};
-use model::id::{ConsumerId, QueueId, Seq, StreamId};
+use model::id::{ConnectionId, ConsumerId, QueueId, Seq, StreamId};
 use model::message::Message;
 use model::time::Timestamp;
 use queue::command::{Arrival as QueueArrival, Command as QueueCommand, Outcome as QueueOutcome};
@@ -33,6 +33,7 @@ use crate::shard::command::{self, Arrival, Consume, Consumed, Content, Deleted, 
 use crate::shard::desk::{Chore, Desk};
 use crate::shard::outboxes::OutboxId;
 use crate::shard::profile::Profile;
+use crate::shard::spilled::Spilled;
 use crate::shard::view::{ConsumerView, QueueView};
 use crate::totals::Counters;
 
@@ -68,6 +69,7 @@ enum Outgoing {
         redelivered: bool,
         delivery_count: u32,
         remaining: u64,
+        connection: ConnectionId,
         no_ack: bool,
         answer: oneshot::Sender<Got>,
     },
@@ -106,9 +108,14 @@ pub(crate) struct Slot {
     machine: Queue,
     next_seq: Seq,
     bodies: Bodies,
+    spilled: Spilled,
     /// Bytes of bodies that the desk has counted.
     counted: Weight,
     consumers: Vec<Consumer>,
+    /// Consumers that were cancelled and may still hold messages, and whose they were.
+    ended: Vec<(ConsumerId, ConnectionId)>,
+    /// Which connection holds what was taken by `basic.get`.
+    got: BTreeMap<u64, ConnectionId>,
     active: Option<ConsumerId>,
     /// What an earlier run of the node may have handed out.
     handed_out_before: Option<Seq>,
@@ -165,8 +172,11 @@ impl Slot {
             machine,
             next_seq,
             bodies: Bodies::default(),
+            spilled: Spilled::default(),
             counted: Weight::default(),
             consumers: Vec::new(),
+            ended: Vec::new(),
+            got: BTreeMap::new(),
             active: None,
             handed_out_before: None,
             outgoing: VecDeque::new(),
@@ -239,6 +249,9 @@ impl Slot {
                 Content::Shared(shared) => Payload::Shared(Arc::clone(shared)),
             };
             self.puts.push((seq, stored_head(head, spilled), payload));
+            if spilled {
+                self.spilled.insert(seq);
+            }
         }
         self.perform(desk, Some(Fresh { seq, message, journalled }));
         (true, journalled)
@@ -256,6 +269,11 @@ impl Slot {
         };
         if outcome == QueueOutcome::Accept {
             self.counters.acknowledged += unsettled.len() as u64;
+        }
+        if !self.got.is_empty() {
+            for one in unsettled.iter().filter(|one| one.consumer.is_none()) {
+                self.got.remove(&one.seq.0);
+            }
         }
         tracing::trace!(target: "walk", "settle");
         let mut rest = unsettled;
@@ -314,7 +332,43 @@ impl Slot {
         );
         self.apply(desk, QueueCommand::Gone { consumer });
         self.forget_consumer(desk, consumer);
+        self.ended.retain(|(ended, _)| *ended != consumer);
         self.release_unsent();
+    }
+
+    /// Whether a connection consumes from this queue, or may hold messages of it.
+    pub(crate) fn serves(&self, connection: ConnectionId) -> bool {
+        self.consumers.iter().any(|one| one.view.connection == connection)
+            || self.ended.iter().any(|(_, whose)| *whose == connection)
+            || self.got.values().any(|whose| *whose == connection)
+    }
+
+    /// A connection has ended, and nobody will say what becomes of what it held.
+    pub(crate) fn connection_gone(&mut self, desk: &mut Desk, connection: ConnectionId) {
+        let live = self.consumers.iter().map(|one| (one.id, one.view.connection));
+        let mut consumers: Vec<ConsumerId> = live
+            .chain(self.ended.iter().copied())
+            .filter(|(_, whose)| *whose == connection)
+            .map(|(consumer, _)| consumer)
+            .collect();
+        consumers.sort_unstable();
+        // All of them end first, so that nothing goes from one to the next.
+        for &consumer in &consumers {
+            self.end(desk, consumer);
+        }
+        let queue = self.profile.id;
+        let got: Vec<Unsettled> = self
+            .got
+            .iter()
+            .filter(|(_, whose)| **whose == connection)
+            .map(|(&seq, _)| Unsettled { queue, seq: Seq(seq), consumer: None })
+            .collect();
+        if !got.is_empty() {
+            self.settle(desk, &got, Settlement::Lost);
+        }
+        for consumer in consumers {
+            self.gone(desk, consumer);
+        }
     }
 
     /// `basic.cancel`. Returns whether the queue must be deleted now, since its last consumer went.
@@ -339,6 +393,12 @@ impl Slot {
         if !unsent.is_empty() {
             unsent.retain(|one| !self.held.contains(&one.seq.0));
             self.settle(desk, &unsent, Settlement::Client(amqp::request::Outcome::Return));
+        }
+        self.ended.retain(|(ended, _)| self.machine.held_by(*ended) > 0);
+        if self.machine.held_by(consumer) > 0
+            && let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id)
+        {
+            self.ended.push((consumer, self.consumers[at].view.connection));
         }
         self.forget_consumer(desk, consumer);
         self.release_unsent();
@@ -424,7 +484,13 @@ impl Slot {
     }
 
     /// `basic.get`.
-    pub(crate) fn get(&mut self, desk: &mut Desk, no_ack: bool, answer: oneshot::Sender<Got>) {
+    pub(crate) fn get(
+        &mut self,
+        desk: &mut Desk,
+        connection: ConnectionId,
+        no_ack: bool,
+        answer: oneshot::Sender<Got>,
+    ) {
         self.used_at = desk.now;
         let reply = self.machine.apply(desk.now, QueueCommand::Get { no_ack }, &mut desk.effects);
         match reply {
@@ -441,6 +507,7 @@ impl Slot {
                     redelivered,
                     delivery_count,
                     remaining,
+                    connection,
                     no_ack,
                     answer,
                 });
@@ -554,6 +621,7 @@ impl Slot {
             }
             return;
         }
+        self.spilled.remove(first, last);
         let stored = self.bodies.remove_range(first, last);
         let mut put = 0;
         while let Some((seq, ..)) = self.puts.last()
@@ -602,7 +670,8 @@ impl Slot {
             if self.in_journal
                 && let Some(head) = self.machine.head(seq)
             {
-                ops.push(Op::Note { stream, seq, bytes: stored_head(head, false) });
+                let bytes = stored_head(head, self.spilled.contains(seq));
+                ops.push(Op::Note { stream, seq, bytes });
             }
         }
         for (first, last) in self.releases.drain(..) {
@@ -622,7 +691,7 @@ impl Slot {
     /// The journal has synced up to `lsn`: bodies up to there may be dropped.
     pub(crate) fn synced(&mut self, lsn: Lsn, keep: u64) {
         self.bodies.synced(lsn);
-        self.bodies.evict(keep);
+        self.bodies.evict(keep, self.machine.oldest_ready().unwrap_or(Seq(u64::MAX)));
     }
 
     /// Reports to the desk what has changed since the last report.

@@ -88,11 +88,20 @@ impl Slot {
             match front {
                 Outgoing::Deliver { .. } => self.send(desk, &front, message),
                 Outgoing::Get {
-                    redelivered, delivery_count, remaining, no_ack, answer, ..
+                    redelivered,
+                    delivery_count,
+                    remaining,
+                    connection,
+                    no_ack,
+                    answer,
+                    ..
                 } => {
                     let message = self.counting(message, delivery_count);
                     let got = Got::Message { seq, redelivered, message, remaining };
-                    if answer.send(got).is_err() && !no_ack {
+                    let taken = answer.send(got).is_ok();
+                    if taken && !no_ack {
+                        self.got.insert(seq.0, connection);
+                    } else if !no_ack {
                         // The connection is gone: nobody will settle it.
                         let one = Unsettled { queue: self.profile.id, seq, consumer: None };
                         self.settle(desk, &[one], Settlement::Lost);
@@ -127,10 +136,11 @@ impl Slot {
             }
         }
         // What will be delivered next lies next to it in the journal.
+        let room = desk.budget.cached.saturating_sub(desk.weight.cached).min(READ_BYTES);
         if let Some(next) = self.machine.oldest_ready() {
             let ahead = next.0..self.next_seq.0.min(next.0 + READ_MESSAGES as u64);
             for seq in ahead.map(Seq) {
-                if seqs.len() >= READ_MESSAGES || bytes >= READ_BYTES {
+                if seqs.len() >= READ_MESSAGES || bytes >= room {
                     break;
                 }
                 if self.bodies.get(seq).is_none()
