@@ -29,8 +29,7 @@ pub(super) struct Bench {
 }
 
 fn config(folder: &Path) -> Config {
-    let mut config = Config::default();
-    config.data_dir = folder.join("data");
+    let mut config = Config { data_dir: folder.join("data"), ..Config::default() };
     // One shard: what a test posts is performed in its order.
     config.node.shards = 1;
     config
