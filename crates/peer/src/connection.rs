@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
+#[cfg(test)]
+mod tests;
+
 /// A socket, plain or with TLS.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -116,7 +119,7 @@ impl Connection {
     }
 
     /// Writes and reads what can be. Ready when something was read, or when all that was staged is
-    /// written and something waits for that.
+    /// written: what was put into the outbox meanwhile is staged by the next call.
     ///
     /// # Errors
     /// Those of the socket, and its end.
@@ -124,9 +127,7 @@ impl Connection {
         self.stage();
         let wrote = self.poll_write(context)?.is_ready();
         let read = !self.held && self.poll_read(context)?.is_ready();
-        let waits = self.held || !self.queue.is_empty() || !self.urgent.is_empty();
-        let more = wrote && waits;
-        if read || more { Poll::Ready(Ok(Moved { read })) } else { Poll::Pending }
+        if read || wrote { Poll::Ready(Ok(Moved { read })) } else { Poll::Pending }
     }
 
     /// Ready when all that was staged has just been written.

@@ -82,20 +82,21 @@ pub(crate) async fn dial(
             refused: failure.kind() == io::ErrorKind::ConnectionRefused,
             ..error(failure.to_string())
         })?;
-        let stream = secure(&stream).map(|()| stream);
-        let stream = stream.map_err(|failure| error(failure.to_string()))?;
-        let stream: Box<dyn Stream> = Box::new(stream);
+        // Small frames must not wait for each other.
+        stream.set_nodelay(true).map_err(|failure| error(failure.to_string()))?;
+        let stream: Box<dyn Stream> = match &shared.tls {
+            None => Box::new(stream),
+            Some(tls) => tls
+                .connect(stream, &address)
+                .await
+                .map_err(|failure| error(format!("TLS: {failure}")))?,
+        };
         introduce(&shared, name, stream).await.map_err(error)
     };
     match tokio::time::timeout(shared.silence_timeout, dialling).await {
         Ok(outcome) => outcome,
         Err(_) => Err(error(format!("no answer within {:?}", shared.silence_timeout))),
     }
-}
-
-/// Small frames must not wait for each other.
-fn secure(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)
 }
 
 async fn introduce(
@@ -155,8 +156,11 @@ pub(crate) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 async fn meet(stream: TcpStream, address: SocketAddr, shared: Arc<Shared>) -> Result<(), String> {
-    secure(&stream).map_err(|error| error.to_string())?;
-    let mut stream: Box<dyn Stream> = Box::new(stream);
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let mut stream: Box<dyn Stream> = match &shared.tls {
+        None => Box::new(stream),
+        Some(tls) => tls.accept(stream).await.map_err(|error| format!("TLS: {error}"))?,
+    };
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
     let mut acceptor = Acceptor::new(shared.party.clone(), nonce());
     let claim = loop {

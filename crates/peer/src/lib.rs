@@ -27,6 +27,7 @@ pub mod outbox;
 pub mod refusal;
 pub mod secret;
 pub mod shared;
+pub mod tls;
 
 mod codec;
 mod connection;

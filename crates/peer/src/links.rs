@@ -7,6 +7,7 @@ use crate::identity::{Claim, Identity};
 use crate::options::{Options, OutOfRange};
 use crate::outbox::{NotSent, Outbox, Outcome, Unanswered};
 use crate::shared::{PeerState, Shared};
+use crate::tls::Tls;
 use bytes::Bytes;
 use model::id::NodeId;
 use parking_lot::Mutex;
@@ -26,6 +27,9 @@ pub enum LinksError {
     /// An option is out of range.
     #[error(transparent)]
     Options(#[from] OutOfRange),
+    /// A file of TLS cannot be used; the text names it.
+    #[error("TLS between nodes: {0}")]
+    Tls(io::Error),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -73,9 +77,11 @@ impl Links {
     /// before it hears of a peer.
     ///
     /// # Errors
-    /// If an option is out of range, or the address cannot be listened on.
+    /// If an option is out of range, a file of TLS cannot be used, or the address cannot be
+    /// listened on. The files are read at once, so it blocks on the disk.
     pub async fn bind(mut options: Options) -> Result<Arc<Self>, LinksError> {
         options.check()?;
+        let tls = options.tls.take().map(Tls::load).transpose().map_err(LinksError::Tls)?;
         let listen = |error| LinksError::Listen { address: options.listen, error };
         let listener = TcpListener::bind(options.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -85,7 +91,8 @@ impl Links {
         let instance = u64::from_be_bytes(*nonce().first_chunk().expect("it is long enough"));
         let me = Arc::new(Claim { identity: options.me, instance });
         let party = Party { secret: options.secret, cluster: options.cluster, me };
-        let shared = Shared::new(party, options.silence_timeout, options.queue_bytes_max.max(1));
+        let bytes_max = options.queue_bytes_max.max(1);
+        let shared = Shared::new(party, options.silence_timeout, bytes_max, tls);
         let links =
             Self { shared: Arc::new(shared), address, door: Mutex::new(Door::Closed(listener)) };
         for (name, address) in &options.peers {

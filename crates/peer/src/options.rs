@@ -2,6 +2,7 @@
 
 use crate::identity::{ADDRESS_MAX, FACTS_MAX, Identity, NAME_MAX};
 use crate::secret::Secret;
+use crate::tls::TlsFiles;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub struct Options {
     /// Messages and requests to one peer are taken while fewer bytes than that wait to be written;
     /// as much again may wait of answers to it. At least 1.
     pub queue_bytes_max: usize,
+    /// `None`: connections are in the clear. All nodes of a cluster must agree.
+    pub tls: Option<TlsFiles>,
 }
 
 /// Why [`Options`] cannot be used.

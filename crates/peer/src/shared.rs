@@ -5,6 +5,7 @@ use crate::handshake::Party;
 use crate::identity::Identity;
 use crate::outbox::Outbox;
 use crate::pair::{Command, Pair};
+use crate::tls::Tls;
 use model::id::NodeId;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ pub(crate) struct Shared {
     pub(crate) party: Party,
     pub(crate) silence_timeout: Duration,
     pub(crate) queue_bytes_max: usize,
+    pub(crate) tls: Option<Tls>,
     handler: OnceLock<Arc<dyn Handler>>,
     /// Where to put what goes to a peer that is up.
     routes: RwLock<BTreeMap<NodeId, Arc<Outbox>>>,
@@ -79,12 +81,18 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(party: Party, silence_timeout: Duration, queue_bytes_max: usize) -> Self {
+    pub(crate) fn new(
+        party: Party,
+        silence_timeout: Duration,
+        queue_bytes_max: usize,
+        tls: Option<Tls>,
+    ) -> Self {
         let peers = Peers { stopped: false, by_name: BTreeMap::new() };
         Self {
             party,
             silence_timeout,
             queue_bytes_max,
+            tls,
             handler: OnceLock::new(),
             routes: RwLock::default(),
             names: Mutex::default(),

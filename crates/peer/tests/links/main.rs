@@ -6,3 +6,4 @@ mod delivery;
 mod detector;
 mod node;
 mod proxy;
+mod secure;

@@ -153,6 +153,7 @@ pub(crate) fn options(name: &str, id: u64, boot: u64, place: &Place) -> Options 
         peers: Vec::new(),
         silence_timeout: DEADLINE,
         queue_bytes_max: QUEUE_BYTES_MAX,
+        tls: None,
     }
 }
 
