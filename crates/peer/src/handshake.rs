@@ -14,6 +14,9 @@
 //! dialler proves first: a stranger who connects learns nothing with which to try out secrets.
 //! Instead of its next word the acceptor may say `Refused { reason, detail }`.
 //!
+//! The proofs say who is there when the connection begins. They do not guard what follows: where
+//! others can change what goes over the wire, TLS is needed.
+//!
 //! What is said is bounded, by little until the other has proven that it knows the secret.
 
 use crate::codec::{Reader, put_bytes, put_text};

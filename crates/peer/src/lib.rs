@@ -13,7 +13,8 @@
 //!   │   │   └── frame   (pure)  bytes ↔ frames
 //!   │   └── outbox              what waits to be written, and who waits for an answer
 //!   └── door   accepts and dials
-//!       └── handshake   (pure)  who is there: identities, proofs of the shared secret
+//!       ├── handshake   (pure)  who is there: identities, proofs of the shared secret
+//!       └── tls                 certificates
 //! ```
 
 pub mod links;

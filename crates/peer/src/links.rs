@@ -4,7 +4,7 @@ use crate::door::{listen, nonce};
 use crate::handler::Handler;
 use crate::handshake::Party;
 use crate::identity::{Claim, Identity};
-use crate::options::{Options, OutOfRange};
+use crate::options::{Options, OutOfRange, SILENCE_TIMEOUT_MIN};
 use crate::outbox::{NotSent, Outbox, Outcome, Unanswered};
 use crate::shared::{PeerState, Shared};
 use crate::tls::Tls;
@@ -92,7 +92,8 @@ impl Links {
         let me = Arc::new(Claim { identity: options.me, instance });
         let party = Party { secret: options.secret, cluster: options.cluster, me };
         let bytes_max = options.queue_bytes_max.max(1);
-        let shared = Shared::new(party, options.silence_timeout, bytes_max, tls);
+        let silence_timeout = options.silence_timeout.max(SILENCE_TIMEOUT_MIN);
+        let shared = Shared::new(party, silence_timeout, bytes_max, tls);
         let links =
             Self { shared: Arc::new(shared), address, door: Mutex::new(Door::Closed(listener)) };
         for (name, address) in &options.peers {
@@ -209,24 +210,32 @@ impl Links {
     /// Closes everything. What waits to be written is lost; the handler hears nothing more once this
     /// has returned. Not to be called by the handler.
     pub async fn stop(&self) {
-        for ended in self.close() {
+        // First the door: a peer that loses its connection and dials at once is then refused, and
+        // knows that nobody is here.
+        if let Some(listening) = self.shut() {
+            let _aborted = listening.await.is_err();
+        }
+        for ended in self.shared.stop() {
             let _panicked = ended.await.is_err();
         }
     }
 
-    fn close(&self) -> Vec<JoinHandle<()>> {
-        let mut ended = self.shared.stop();
-        if let Door::Open(listening) = std::mem::replace(&mut *self.door.lock(), Door::Gone) {
-            listening.abort();
-            ended.push(listening);
+    /// Ends listening. The socket is closed when the handle resolves.
+    fn shut(&self) -> Option<JoinHandle<()>> {
+        match std::mem::replace(&mut *self.door.lock(), Door::Gone) {
+            Door::Open(listening) => {
+                listening.abort();
+                Some(listening)
+            }
+            Door::Closed(_) | Door::Gone => None,
         }
-        ended
     }
 }
 
 impl Drop for Links {
     fn drop(&mut self) {
-        drop(self.close());
+        drop(self.shut());
+        drop(self.shared.stop());
     }
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// The default of [`Options::silence_timeout`].
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The least silence timeout; a shorter one counts as that.
+pub const SILENCE_TIMEOUT_MIN: Duration = Duration::from_millis(20);
 /// The default of [`Options::queue_bytes_max`].
 pub const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -27,7 +29,7 @@ pub struct Options {
     /// name of this node is left out, so that all nodes can have the same list.
     pub peers: Vec<(Arc<str>, String)>,
     /// A peer that is not heard for so long is down. It is also the limit of one dial. At least
-    /// 20 ms; below some 500 ms a busy machine is taken for a dead one.
+    /// [`SILENCE_TIMEOUT_MIN`]; below some 500 ms a busy machine is taken for a dead one.
     pub silence_timeout: Duration,
     /// Messages and requests to one peer are taken while fewer bytes than that wait to be written;
     /// as much again may wait of answers to it. At least 1.

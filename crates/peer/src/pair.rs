@@ -244,11 +244,9 @@ impl Pair {
         let mut outputs = std::mem::take(&mut self.outputs);
         self.link.step(Instant::now(), event, &mut outputs);
         for output in outputs.drain(..) {
-            if let Output::Close(side) = output {
-                self.close(side);
-                continue;
+            if !matches!(output, Output::Close(_)) {
+                self.place(new.take());
             }
-            self.place(new.take());
             self.perform(output);
         }
         self.place(new);

@@ -31,6 +31,9 @@ pub(crate) struct Shared {
 struct Peers {
     stopped: bool,
     by_name: BTreeMap<Arc<str>, Peer>,
+    /// Tasks of removed peers. One that comes again under the name waits for them, so that the
+    /// handler hears the end of the former first.
+    ending: BTreeMap<Arc<str>, JoinHandle<()>>,
 }
 
 impl Peers {
@@ -87,7 +90,7 @@ impl Shared {
         queue_bytes_max: usize,
         tls: Option<Tls>,
     ) -> Self {
-        let peers = Peers { stopped: false, by_name: BTreeMap::new() };
+        let peers = Peers { stopped: false, by_name: BTreeMap::new(), ending: BTreeMap::new() };
         Self {
             party,
             silence_timeout,
@@ -113,15 +116,20 @@ impl Shared {
             return false;
         }
         for peer in peers.by_name.values_mut() {
-            peer.task = Some(self.spawn(&peer.seen));
+            peer.task = Some(self.spawn(&peer.seen, None));
         }
         true
     }
 
-    fn spawn(self: &Arc<Self>, seen: &Arc<Seen>) -> Task {
+    fn spawn(self: &Arc<Self>, seen: &Arc<Seen>, after: Option<JoinHandle<()>>) -> Task {
         let (commands, receiver) = mpsc::unbounded_channel();
         let pair = Pair::new(Arc::clone(self), Arc::clone(seen), receiver);
-        let running = tokio::spawn(pair.run());
+        let running = tokio::spawn(async move {
+            if let Some(after) = after {
+                let _panicked = after.await.is_err();
+            }
+            pair.run().await;
+        });
         let handler = Arc::clone(self.handler());
         let name = Arc::clone(&seen.0.lock().name);
         let ended = tokio::spawn(async move {
@@ -163,16 +171,19 @@ impl Shared {
     fn ensure_task<'a>(self: &Arc<Self>, peers: &'a mut Peers, name: &str) -> Option<&'a Task> {
         let peer = peers.by_name.get_mut(name)?;
         if peer.task.is_none() && self.handler.get().is_some() {
-            peer.task = Some(self.spawn(&peer.seen));
+            peer.task = Some(self.spawn(&peer.seen, peers.ending.remove(name)));
         }
         peer.task.as_ref()
     }
 
     pub(crate) fn remove(&self, name: &str) {
-        let peer = self.peers.lock().by_name.remove(name);
-        if let Some(task) = peer.and_then(|peer| peer.task) {
+        let mut peers = self.peers.lock();
+        peers.ending.retain(|_, ended| !ended.is_finished());
+        let Some((name, peer)) = peers.by_name.remove_entry(name) else { return };
+        if let Some(task) = peer.task {
             // A task that has failed has nothing to remove.
             let _gone = task.commands.send(Command::Remove).is_err();
+            peers.ending.insert(name, task.ended);
         }
     }
 
@@ -185,13 +196,13 @@ impl Shared {
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         let mut peers = self.peers.lock();
         peers.stopped = true;
-        let tasks = std::mem::take(&mut peers.by_name).into_values().filter_map(|peer| peer.task);
-        tasks
-            .map(|task| {
-                let _gone = task.commands.send(Command::Stop).is_err();
-                task.ended
-            })
-            .collect()
+        let mut ended: Vec<_> = std::mem::take(&mut peers.ending).into_values().collect();
+        let peers = std::mem::take(&mut peers.by_name);
+        for task in peers.into_values().filter_map(|peer| peer.task) {
+            let _gone = task.commands.send(Command::Stop).is_err();
+            ended.push(task.ended);
+        }
+        ended
     }
 
     pub(crate) fn route(&self, to: NodeId) -> Option<Arc<Outbox>> {

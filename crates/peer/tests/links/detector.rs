@@ -249,7 +249,17 @@ async fn a_removed_peer_is_down_and_a_readded_one_up() {
     error(&b, "a", "not admitted: removed").await;
     assert_eq!(a.peers(), []);
     *a.ear.unwanted.lock().unwrap() = None;
-    a.add_peer(&"b".into(), &b.local_addr().to_string());
+    let again = || a.add_peer(&"b".into(), &b.local_addr().to_string());
+    again();
     a.ear.up().await;
     b.ear.up().await;
+    // what was before is over before it begins anew
+    for _ in 0..10 {
+        a.remove_peer("b");
+        again();
+        assert_eq!(a.ear.down().await, (b.me().clone(), Loss::Removed));
+        assert_eq!(a.ear.up().await, *b.me());
+        assert_eq!(b.ear.down().await.0, *a.me());
+        assert_eq!(b.ear.up().await, *a.me());
+    }
 }
