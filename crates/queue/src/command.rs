@@ -11,7 +11,8 @@ use crate::settings::Settings;
 /// possible by it is in its effects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// A message arrives. Answered by [`Reply::Enqueued`] or [`Reply::Rejected`].
+    /// A message arrives. Answered by [`Reply::Enqueued`], [`Reply::Rejected`] or
+    /// [`Reply::Repeated`].
     ///
     /// `Enqueued` does not mean that it is still here: the same effects may deliver, expire or
     /// drop it.
@@ -180,6 +181,9 @@ pub enum Reply {
     /// There is no room: the publisher is nacked. The queue never had the message, so no
     /// `Effect::Release` follows; with `reject-publish-dlx` there is an `Effect::DeadLetter`.
     Rejected,
+    /// The arrival's name is not above all before it: the queue has, or had, it or one that came
+    /// after it. Nothing changed.
+    Repeated,
     /// The subscription is refused: someone has, or asks for, exclusive use.
     ExclusiveUse,
     /// A message for `basic.get`.

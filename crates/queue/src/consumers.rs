@@ -14,6 +14,8 @@
 //! Invariant: a consumer is in the rotation exactly when it is able to take a message, so the one
 //! whose turn it is is found without looking at any other.
 
+mod snapshot;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::id::{ConsumerId, Seq};
@@ -297,10 +299,7 @@ impl Consumers {
     /// tells whether it is another one than before.
     pub(crate) fn elect(&mut self) -> bool {
         let Some(single) = self.single else { return false };
-        let eligible = |slot: Slot| {
-            let consumer = self.at(slot);
-            !consumer.cancelled && consumer.overdue.is_empty()
-        };
+        let eligible = |slot: Slot| self.is_eligible(slot);
         let rank = |slot: Slot| {
             let consumer = self.at(slot);
             let priority = if single.by_priority { consumer.terms.priority } else { 0 };
@@ -385,6 +384,12 @@ impl Consumers {
             self.slots = Vec::new();
             self.free = Vec::new();
         }
+    }
+
+    /// Whether it may be the single active consumer.
+    fn is_eligible(&self, slot: Slot) -> bool {
+        let consumer = self.at(slot);
+        !consumer.cancelled && consumer.overdue.is_empty()
     }
 
     /// Whether the rule of the single active consumer lets it take messages.

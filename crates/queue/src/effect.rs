@@ -38,7 +38,8 @@ pub enum Effect {
     },
     /// The persistent part of a message changed (its delivery count, which only matters and is
     /// only noted if there is a delivery limit): record `Queue::head` of it before the next
-    /// command is applied. If there is none the message has left the queue meanwhile.
+    /// command is applied. If there is none the message has left the queue meanwhile. Only classic
+    /// queues say so: what a quorum queue remembers is its log and its snapshots.
     Noted {
         /// Which message.
         seq: Seq,

@@ -8,6 +8,8 @@
 
 use model::time::Timestamp;
 
+use crate::malformed::Malformed;
+
 /// The part of a message's state that survives a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
@@ -21,17 +23,6 @@ pub struct Head {
     pub delivery_count: u32,
     /// Whether it was ever handed out.
     pub delivered: bool,
-}
-
-/// Why stored bytes are not a head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Malformed {
-    /// There are not exactly [`Head::LEN`] bytes.
-    Length(usize),
-    /// A newer version of this crate wrote it.
-    Version(u8),
-    /// Bits that mean nothing are set.
-    Flags(u8),
 }
 
 impl Head {

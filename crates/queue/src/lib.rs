@@ -19,9 +19,15 @@ pub mod effect;
 
 pub mod head;
 
+pub mod malformed;
+
 pub mod queue;
 
 mod message;
+
+mod reader;
+
+mod runs;
 
 mod store;
 

@@ -17,7 +17,7 @@ pub(crate) struct Message {
     pub(crate) bytes: u32,
     pub(crate) delivery_count: u32,
     pub(crate) priority: u8,
-    /// It was handed out before.
+    /// It was handed out before; if it is handed out now, before that.
     pub(crate) delivered: bool,
 }
 

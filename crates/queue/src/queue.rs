@@ -28,17 +28,31 @@ mod settle;
 
 mod housekeeping;
 
+mod snapshot;
+
 use model::id::{ConsumerId, Seq};
 use model::time::Timestamp;
 
 use crate::command::{Arrival, Command, Reply, Subscription};
 use crate::consumers::{Consumers, Single, Slot};
 use crate::effect::{Effect, Reason};
-use crate::head::{Head, Malformed};
+use crate::head::Head;
+use crate::malformed::Malformed;
 use crate::message::{Message, NEVER};
 use crate::settings::{Overflow, Settings, Style};
 use crate::store::Ready;
 use crate::unsettled::Unsettled;
+
+/// A message that a consumer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Which.
+    pub seq: Seq,
+    /// It was handed out before it was to this consumer.
+    pub redelivered: bool,
+    /// How often it failed before.
+    pub delivery_count: u32,
+}
 
 /// One queue.
 #[derive(Debug, Clone)]
@@ -97,10 +111,8 @@ impl Queue {
     /// handed out, whatever the head says. Nothing expires or is dropped before the first command.
     ///
     /// # Errors
-    /// If `head` is not the stored form of a [`Head`].
-    ///
-    /// # Panics
-    /// If `seq` is not above all that were restored before.
+    /// If `head` is not the stored form of a [`Head`], or `seq` is not above all that were restored
+    /// before.
     pub fn restore_message(
         &mut self,
         seq: Seq,
@@ -108,7 +120,10 @@ impl Queue {
         redelivered: bool,
     ) -> Result<(), Malformed> {
         let head = Head::decode(head)?;
-        self.accept_name(seq);
+        if !self.accepts_name(seq) {
+            return Err(Malformed::Value("messages are not in ascending order"));
+        }
+        self.newest = Some(seq);
         let mut message = Message::from_head(seq, &head);
         message.delivered |= redelivered;
         self.ready.push(message);
@@ -120,9 +135,6 @@ impl Queue {
     ///
     /// `effects` is this queue's alone until it is drained, since releases are merged with earlier
     /// ones. `now` may be any time; if it runs backwards, deadlines are late, nothing else.
-    ///
-    /// # Panics
-    /// If an arrival's name is not above all earlier ones: the driver is broken.
     pub fn apply(&mut self, now: Timestamp, command: Command, effects: &mut Vec<Effect>) -> Reply {
         if self.held_back && !matches!(command, Command::Settle { .. }) {
             self.catch_up(now, effects);
@@ -181,11 +193,12 @@ impl Queue {
 
     /// The head of a message that is here, ready or unsettled. Looks through all consumers.
     pub fn head(&self, seq: Seq) -> Option<Head> {
-        self.ready
-            .find(seq)
-            .or_else(|| self.got.find(seq))
-            .or_else(|| self.consumers.iter().find_map(|consumer| consumer.held.find(seq)))
-            .map(|message| message.head())
+        let held = || {
+            let by_consumer = || self.consumers.iter().find_map(|one| one.held.find(seq));
+            let message = self.got.find(seq).or_else(by_consumer)?;
+            Some(Message { delivered: true, ..message })
+        };
+        self.ready.find(seq).or_else(held).map(|message| message.head())
     }
 
     /// Messages that wait.
@@ -218,6 +231,17 @@ impl Queue {
         self.consumers.get(consumer).map_or(0, |consumer| consumer.held.len())
     }
 
+    /// What this consumer holds, in the order of delivery; it may have been cancelled.
+    pub fn holdings(&self, consumer: ConsumerId) -> impl Iterator<Item = Held> {
+        let consumer = self.consumers.get(consumer);
+        let held = consumer.into_iter().flat_map(|consumer| consumer.held.deliveries());
+        held.map(|(message, _)| Held {
+            seq: message.seq,
+            redelivered: message.delivered,
+            delivery_count: message.delivery_count,
+        })
+    }
+
     /// The single active consumer, if there is such a rule and such a consumer.
     pub fn active(&self) -> Option<ConsumerId> {
         self.consumers.active()
@@ -248,6 +272,9 @@ impl Queue {
     }
 
     fn enqueue(&mut self, now: Timestamp, arrival: &Arrival, effects: &mut Vec<Effect>) -> Reply {
+        if !self.accepts_name(arrival.seq) {
+            return Reply::Repeated;
+        }
         let message = self.arrival_message(now, arrival);
         self.expire(now, effects);
         if self.settings.overflow != Overflow::DropHead && self.is_over(Some(&message)) {
@@ -256,7 +283,7 @@ impl Queue {
             }
             return Reply::Rejected;
         }
-        self.accept_name(arrival.seq);
+        self.newest = Some(arrival.seq);
         if self.ready.is_empty()
             && let Some(slot) = self.consumers.next()
         {
@@ -277,13 +304,12 @@ impl Queue {
         }
         self.used(now);
         self.expire(now, effects);
-        let Some(mut message) = self.ready.pop() else { return Reply::Empty };
+        let Some(message) = self.ready.pop() else { return Reply::Empty };
         let (seq, redelivered) = (message.seq, message.delivered);
         self.highest_delivered = self.highest_delivered.max(Some(seq));
         if no_ack {
             release(effects, seq);
         } else {
-            message.delivered = true;
             self.unsettled += 1;
             self.unsettled_bytes += u64::from(message.bytes);
             self.got.insert(message, now);
@@ -405,13 +431,7 @@ impl Queue {
 
     /// Hands `message` to the consumer whose turn it is.
     #[inline]
-    fn deliver(
-        &mut self,
-        now: Timestamp,
-        slot: Slot,
-        mut message: Message,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn deliver(&mut self, now: Timestamp, slot: Slot, message: Message, effects: &mut Vec<Effect>) {
         self.highest_delivered = self.highest_delivered.max(Some(message.seq));
         let consumer = self.consumers.at_mut(slot);
         let delivery = Effect::Deliver {
@@ -428,7 +448,6 @@ impl Queue {
             deliver_and_release(effects, delivery, message.seq);
         } else {
             effects.push(delivery);
-            message.delivered = true;
             if consumer.terms.granted {
                 consumer.grant -= 1;
             }
@@ -532,13 +551,9 @@ impl Queue {
         }
     }
 
-    #[inline]
-    fn accept_name(&mut self, seq: Seq) {
-        assert!(
-            self.newest.is_none_or(|newest| newest < seq),
-            "messages arrive in ascending order"
-        );
-        self.newest = Some(seq);
+    /// Whether a message may be called so: names ascend.
+    fn accepts_name(&self, seq: Seq) -> bool {
+        self.newest.is_none_or(|newest| newest < seq)
     }
 
     fn single(settings: &Settings) -> Option<Single> {

@@ -2,6 +2,9 @@
 
 use model::time::Millis;
 
+use crate::malformed::Malformed;
+use crate::reader::{self, Reader};
+
 /// The effective arguments of one queue.
 ///
 /// The driver merges declaration arguments, policies and operator policies; the machine only sees
@@ -61,6 +64,7 @@ pub enum Overflow {
 /// | a consumer's timeout | counts as a failed delivery | does not count |
 /// | length limit after a return | applies before redelivery | applies to what is left after it |
 /// | single active consumer | the one that came first | highest priority, then first; a better newcomer takes over when the active one holds nothing more |
+/// | a changed delivery count | `Effect::Noted` | is in the snapshot |
 /// | `Touch` | the queue was used | nothing |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
@@ -116,5 +120,135 @@ impl Settings {
             (Some(queue), Some(own)) => Some(queue.min(own)),
             (queue, own) => queue.or(own),
         }
+    }
+
+    const VERSION: u8 = 1;
+
+    /// The stored form: the version, flags, then each number that is there.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![Self::VERSION, 0, 0];
+        let flags = [
+            self.style == Style::Quorum,
+            self.overflow == Overflow::RejectPublish,
+            self.overflow == Overflow::RejectPublishDlx,
+            self.dead_letter,
+            self.single_active_consumer,
+            self.auto_delete,
+        ];
+        for (bit, _) in flags.into_iter().enumerate().filter(|(_, set)| *set) {
+            out[1] |= 1 << bit;
+        }
+        let numbers = [
+            self.max_length,
+            self.max_length_bytes,
+            self.message_ttl.map(|span| span.0),
+            self.expires.map(|span| span.0),
+            self.delivery_limit.map(u64::from),
+            self.max_priority.map(u64::from),
+            self.consumer_timeout.map(|span| span.0),
+        ];
+        for (bit, number) in numbers.into_iter().enumerate() {
+            if let Some(number) = number {
+                out[2] |= 1 << bit;
+                reader::put(&mut out, number);
+            }
+        }
+        out
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// If `bytes` is not what [`Settings::encode`] writes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let version = reader.byte()?;
+        if version != Self::VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let flags = reader.flags(0b11_1111)?;
+        let numbers = reader.flags(0b111_1111)?;
+        let flag = |bit: u8| flags >> bit & 1 != 0;
+        let has = |bit: u8| numbers >> bit & 1 != 0;
+        let settings = Self {
+            style: if flag(0) { Style::Quorum } else { Style::Classic },
+            overflow: match (flag(1), flag(2)) {
+                (false, false) => Overflow::DropHead,
+                (true, false) => Overflow::RejectPublish,
+                (false, true) => Overflow::RejectPublishDlx,
+                (true, true) => return Err(Malformed::Flags(flags)),
+            },
+            dead_letter: flag(3),
+            single_active_consumer: flag(4),
+            auto_delete: flag(5),
+            max_length: has(0).then(|| reader.take()).transpose()?,
+            max_length_bytes: has(1).then(|| reader.take()).transpose()?,
+            message_ttl: has(2).then(|| reader.millis()).transpose()?,
+            expires: has(3).then(|| reader.millis()).transpose()?,
+            delivery_limit: has(4).then(|| reader.small()).transpose()?,
+            max_priority: has(5).then(|| reader.small()).transpose()?,
+            consumer_timeout: has(6).then(|| reader.millis()).transpose()?,
+        };
+        reader.end()?;
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_combination_comes_back() {
+        for bits in 0..1_u32 << 12 {
+            let bit = |bit: u32| bits >> bit & 1 != 0;
+            let large = u64::MAX - u64::from(bits);
+            let settings = Settings {
+                max_length: bit(0).then_some(large),
+                max_length_bytes: bit(1).then_some(0),
+                overflow: match bits >> 2 & 3 {
+                    0 => Overflow::DropHead,
+                    1 => Overflow::RejectPublish,
+                    _ => Overflow::RejectPublishDlx,
+                },
+                message_ttl: bit(4).then_some(Millis(large)),
+                expires: bit(5).then_some(Millis(60_000)),
+                dead_letter: bit(6),
+                delivery_limit: bit(7).then_some(u32::MAX),
+                max_priority: bit(8).then_some(u8::MAX),
+                single_active_consumer: bit(9),
+                consumer_timeout: bit(10).then_some(Millis(1)),
+                auto_delete: bit(9) != bit(6),
+                style: if bit(11) { Style::Quorum } else { Style::Classic },
+            };
+            let stored = settings.encode();
+            assert_eq!(Settings::decode(&stored), Ok(settings));
+            assert!(Settings::decode(&stored[..stored.len() - 1]).is_err());
+        }
+    }
+
+    /// The golden form: it may only change together with the version.
+    #[test]
+    fn stored_form_is_fixed() {
+        let settings = Settings {
+            max_length: Some(300),
+            overflow: Overflow::RejectPublish,
+            dead_letter: true,
+            delivery_limit: Some(20),
+            ..Settings::new(Style::Quorum)
+        };
+        assert_eq!(settings.encode(), [1, 0b1011, 0b1_0001, 0xac, 2, 20]);
+    }
+
+    #[test]
+    fn damaged_forms_are_refused() {
+        assert_eq!(Settings::decode(&[]), Err(Malformed::Ended));
+        assert_eq!(Settings::decode(&[2, 0, 0]), Err(Malformed::Version(2)));
+        assert_eq!(Settings::decode(&[1, 0b110, 0]), Err(Malformed::Flags(0b110)));
+        assert_eq!(Settings::decode(&[1, 0, 0x80]), Err(Malformed::Flags(0x80)));
+        assert_eq!(Settings::decode(&[1, 0, 0, 0]), Err(Malformed::Length(1)));
+        let too_large = Settings::decode(&[1, 0, 0b10_0000, 0x80, 2]);
+        assert_eq!(too_large, Err(Malformed::Value("a number is too large")));
     }
 }

@@ -15,6 +15,10 @@
 //! A waiting message costs the 8 bytes of its slot. The first one of a chunk that has a deadline or
 //! a delivery count makes the chunk carry 16 more bytes for each of its messages.
 
+mod returned;
+
+mod snapshot;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use model::id::Seq;
@@ -22,6 +26,7 @@ use model::time::Timestamp;
 
 use crate::message::{Message, NEVER};
 use crate::settings::Style;
+use crate::store::returned::Returned;
 
 /// Messages per chunk: 2 KiB of slots, so that a small queue stays small and the fixed part of a
 /// chunk weighs less than half a byte per message.
@@ -32,7 +37,7 @@ const CHUNK: usize = 256;
 pub(crate) struct Ready {
     style: Style,
     /// Quorum style: what came back, first returned first.
-    returned: VecDeque<Message>,
+    returned: Returned,
     /// Highest priority first; levels appear when they are first used.
     levels: Vec<Level>,
     len: u64,
@@ -43,7 +48,14 @@ pub(crate) struct Ready {
 
 impl Ready {
     pub(crate) fn new(style: Style) -> Self {
-        Self { style, returned: VecDeque::new(), levels: Vec::new(), len: 0, bytes: 0, expiring: 0 }
+        Self {
+            style,
+            returned: Returned::default(),
+            levels: Vec::new(),
+            len: 0,
+            bytes: 0,
+            expiring: 0,
+        }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -79,13 +91,13 @@ impl Ready {
                 let before = level.returned.insert(message.seq, message);
                 debug_assert!(before.is_none(), "a message cannot come back twice");
             }
-            Style::Quorum => self.returned.push_back(message),
+            Style::Quorum => self.returned.push(message),
         }
     }
 
     /// Takes the one that is delivered next, whether it has expired or not.
     pub(crate) fn pop(&mut self) -> Option<Message> {
-        let message = match self.returned.pop_front() {
+        let message = match self.returned.pop() {
             Some(message) => message,
             None => self.levels.iter_mut().find_map(Level::pop)?,
         };
@@ -99,7 +111,7 @@ impl Ready {
             return None;
         }
         let message = if self.returned.front().is_some_and(|message| message.expires_at <= now) {
-            self.returned.pop_front()?
+            self.returned.pop()?
         } else {
             self.levels.iter_mut().find(|level| level.deadline() <= now)?.pop()?
         };
@@ -110,7 +122,7 @@ impl Ready {
     /// Takes the one that goes when there is no room: what came back to a quorum queue, else the
     /// oldest of the lowest priority.
     pub(crate) fn drop_head(&mut self) -> Option<Message> {
-        let message = match self.returned.pop_front() {
+        let message = match self.returned.pop() {
             Some(message) => message,
             None => self.levels.iter_mut().rev().find_map(Level::pop)?,
         };
@@ -129,16 +141,12 @@ impl Ready {
 
     /// The oldest of all.
     pub(crate) fn oldest(&self) -> Option<Seq> {
-        let returned = self.returned.iter().map(|message| message.seq).min();
+        let returned = self.returned.oldest();
         self.levels.iter().filter_map(Level::oldest).chain(returned).min()
     }
 
     pub(crate) fn find(&self, seq: Seq) -> Option<Message> {
-        self.returned
-            .iter()
-            .find(|message| message.seq == seq)
-            .copied()
-            .or_else(|| self.levels.iter().find_map(|level| level.find(seq)))
+        self.returned.find(seq).or_else(|| self.levels.iter().find_map(|level| level.find(seq)))
     }
 
     /// Removes all, handing out their names in ascending order.
@@ -149,7 +157,7 @@ impl Ready {
         {
             level.line.seqs().for_each(gone);
         } else {
-            let mut seqs: Vec<Seq> = self.returned.iter().map(|message| message.seq).collect();
+            let mut seqs: Vec<Seq> = self.returned.seqs().collect();
             for level in &self.levels {
                 seqs.extend(level.returned.keys());
                 seqs.extend(level.line.seqs());
@@ -162,7 +170,7 @@ impl Ready {
 
     /// Gives back spare memory.
     pub(crate) fn shrink(&mut self) {
-        self.returned.shrink_to_fit();
+        self.returned.shrink();
         self.levels.retain(|level| level.oldest().is_some());
         self.levels.shrink_to_fit();
         for level in &mut self.levels {

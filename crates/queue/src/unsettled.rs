@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  line     7 8 · 10 · · 13 14      ascending; · = settled out of order
-//!  strays   3 9                     what was delivered after a younger one
+//!  strays   9 3                     what was delivered after a younger one, where, and in which order
 //! ```
 //!
 //! Deliveries mostly ascend, and settlements mostly come in the order of delivery: then both ends
@@ -30,6 +30,16 @@ impl Held {
     }
 }
 
+/// A message that was delivered after a younger one.
+#[derive(Debug, Clone, Copy)]
+struct Stray {
+    held: Held,
+    /// The one that the line ended with then.
+    after: Seq,
+    /// Counts strays.
+    turn: u64,
+}
+
 /// Holes that are not worth closing up.
 const HOLES_MIN: usize = 32;
 
@@ -39,7 +49,11 @@ pub(crate) struct Unsettled {
     /// Never begins with a hole.
     line: VecDeque<Held>,
     holes: usize,
-    strays: BTreeMap<Seq, Held>,
+    /// The last one that entered the line since everything was settled; the line goes on above it,
+    /// so that it and the strays tell the order of all deliveries.
+    end: Option<Seq>,
+    strays: BTreeMap<Seq, Stray>,
+    strayed: u64,
 }
 
 impl Unsettled {
@@ -55,10 +69,15 @@ impl Unsettled {
     pub(crate) fn insert(&mut self, message: Message, since: Timestamp) {
         debug_assert!(since != NEVER, "the end of time is taken");
         let held = Held { message, since };
-        if self.line.back().is_none_or(|youngest| youngest.message.seq < message.seq) {
-            self.line.push_back(held);
-        } else {
-            self.strays.insert(message.seq, held);
+        match self.end {
+            Some(after) if after >= message.seq => {
+                self.strayed += 1;
+                self.strays.insert(message.seq, Stray { held, after, turn: self.strayed });
+            }
+            _ => {
+                self.end = Some(message.seq);
+                self.line.push_back(held);
+            }
         }
     }
 
@@ -68,16 +87,20 @@ impl Unsettled {
             self.take_line(first, last, taken);
         } else if first == last {
             match self.strays.remove(&first) {
-                Some(held) => taken(&held.message),
+                Some(stray) => {
+                    taken(&stray.held.message);
+                    self.settle_end();
+                }
                 None => self.take_line(first, last, taken),
             }
         } else if first < last {
             let mut all: Vec<Message> =
-                self.strays.range(first..=last).map(|(_, held)| held.message).collect();
+                self.strays.range(first..=last).map(|(_, stray)| stray.held.message).collect();
             for message in &all {
                 self.strays.remove(&message.seq);
             }
             self.take_line(first, last, |message| all.push(*message));
+            self.settle_end();
             all.sort_unstable_by_key(|message| message.seq);
             all.iter().for_each(taken);
         }
@@ -90,24 +113,48 @@ impl Unsettled {
 
     /// When the one that is held for longest was delivered. Looks at all.
     pub(crate) fn oldest_since(&self) -> Timestamp {
-        self.line.iter().chain(self.strays.values()).map(|held| held.since).min().unwrap_or(NEVER)
+        let strays = self.strays.values().map(|stray| &stray.held);
+        self.line.iter().chain(strays).map(|held| held.since).min().unwrap_or(NEVER)
     }
 
     /// The names of all, in no particular order.
     pub(crate) fn seqs(&self) -> impl Iterator<Item = Seq> {
         let line = self.line.iter().filter(|held| !held.is_hole());
-        line.chain(self.strays.values()).map(|held| held.message.seq)
+        line.map(|held| held.message.seq).chain(self.strays.keys().copied())
+    }
+
+    /// All, and since when they are held, in the order of delivery.
+    pub(crate) fn deliveries(&self) -> impl Iterator<Item = (Message, Timestamp)> {
+        let mut strays: Vec<&Stray> = self.strays.values().collect();
+        strays.sort_unstable_by_key(|stray| stray.turn);
+        let mut strays = strays.into_iter().peekable();
+        let mut line = self.line.iter().filter(|held| !held.is_hole()).peekable();
+        std::iter::from_fn(move || {
+            let stray = match (strays.peek(), line.peek()) {
+                (Some(stray), Some(held)) => stray.after < held.message.seq,
+                (stray, _) => stray.is_some(),
+            };
+            let held = if stray { &strays.next()?.held } else { line.next()? };
+            Some((held.message, held.since))
+        })
     }
 
     pub(crate) fn find(&self, seq: Seq) -> Option<Message> {
         let place = self.line.binary_search_by_key(&seq, |held| held.message.seq).ok();
         let in_line = place.map(|place| &self.line[place]).filter(|held| !held.is_hole());
-        in_line.or_else(|| self.strays.get(&seq)).map(|held| held.message)
+        in_line.or_else(|| self.strays.get(&seq).map(|stray| &stray.held)).map(|held| held.message)
     }
 
     /// Gives back spare memory.
     pub(crate) fn shrink(&mut self) {
         self.line.shrink_to_fit();
+    }
+
+    /// Once nothing is held the line may begin anywhere.
+    fn settle_end(&mut self) {
+        if self.is_empty() {
+            self.end = None;
+        }
     }
 
     fn take_line(&mut self, first: Seq, last: Seq, mut taken: impl FnMut(&Message)) {
@@ -124,7 +171,7 @@ impl Unsettled {
             self.line.pop_front();
         }
         if self.line.is_empty() {
-            return;
+            return self.settle_end();
         }
         let start = self.line.partition_point(|held| held.message.seq < first);
         for held in self.line.range_mut(start..) {
@@ -181,6 +228,32 @@ mod tests {
         assert_eq!(take(&mut held, 0, u64::MAX), [2, 5, 12]);
         assert!(held.is_empty());
         assert_eq!(held.len(), 0);
+    }
+
+    #[test]
+    fn deliveries_come_in_their_order() {
+        let mut held = Unsettled::default();
+        let order = |held: &Unsettled| {
+            held.deliveries().map(|(message, _)| message.seq.0).collect::<Vec<_>>()
+        };
+        for seq in [5, 6, 9, 7, 2, 12] {
+            held.insert(message(seq), Timestamp(seq));
+        }
+        assert_eq!(order(&held), [5, 6, 9, 7, 2, 12]);
+        take(&mut held, 5, 6);
+        take(&mut held, 9, 12);
+        assert_eq!(order(&held), [7, 2]);
+        for seq in [11, 8, 13] {
+            held.insert(message(seq), Timestamp(seq));
+        }
+        assert_eq!(order(&held), [7, 2, 11, 8, 13]);
+        take(&mut held, 0, 20);
+        held.insert(message(3), Timestamp(0));
+        held.insert(message(4), Timestamp(0));
+        assert_eq!(held.line.len(), 2, "the line begins anew");
+        take(&mut held, 3, 4);
+        held.insert(message(2), Timestamp(0));
+        assert_eq!((held.line.len(), order(&held)), (1, vec![2]));
     }
 
     #[test]

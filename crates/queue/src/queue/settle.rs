@@ -148,13 +148,16 @@ impl Queue {
 
     /// Puts a message back, unless it `failed` more often than allowed.
     fn take_back(&mut self, mut message: Message, failed: bool, effects: &mut Vec<Effect>) {
+        message.delivered = true;
         if failed {
             message.delivery_count = message.delivery_count.saturating_add(1);
             if let Some(limit) = self.settings.delivery_limit {
                 if message.delivery_count > limit {
                     return self.drop(message.seq, Reason::DeliveryLimit, effects);
                 }
-                effects.push(Effect::Noted { seq: message.seq });
+                if self.settings.style == Style::Classic {
+                    effects.push(Effect::Noted { seq: message.seq });
+                }
             }
         }
         self.ready.put_back(message);

@@ -327,7 +327,7 @@ impl Model {
             if limit.is_some_and(|limit| message.head.delivery_count > limit) {
                 return self.drop(seq, Reason::DeliveryLimit);
             }
-            if limit.is_some() {
+            if limit.is_some() && self.settings.style == Style::Classic {
                 self.effects.push(Effect::Noted { seq });
             }
         }

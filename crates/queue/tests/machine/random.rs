@@ -35,6 +35,7 @@ enum Step {
     Advance(u64),
     Restart,
     Shrink,
+    Snapshot,
 }
 
 fn settings(style: Style) -> impl Strategy<Value = Settings> {
@@ -140,12 +141,15 @@ fn step(style: Style) -> impl Strategy<Value = Step> {
         10 => (0..25_u64).prop_map(Step::Advance),
         1 => Just(Step::Restart),
         1 => Just(Step::Shrink),
+        2 => Just(Step::Snapshot),
     ]
 }
 
 struct Pair {
     queue: Queue,
     model: Model,
+    /// What was read from the last snapshot, and got the same commands since.
+    twin: Option<Queue>,
     now: Timestamp,
     next_seq: u64,
     next_consumer: u64,
@@ -159,6 +163,7 @@ impl Pair {
         Self {
             queue: Queue::new(settings.clone(), now),
             model: Model::new(settings, now),
+            twin: None,
             now,
             next_seq: 1,
             next_consumer: 1,
@@ -226,6 +231,10 @@ impl Pair {
             }
             Step::Restart => return self.restart(),
             Step::Shrink => return self.queue.shrink(),
+            Step::Snapshot => {
+                self.twin = Some(Queue::decode(&encoded(&self.queue)).unwrap());
+                return self.check_twin();
+            }
         };
         self.apply(&command);
     }
@@ -237,6 +246,12 @@ impl Pair {
             _ => None,
         };
         let reply = self.queue.apply(self.now, command.clone(), &mut effects);
+        if let Some(twin) = &mut self.twin {
+            let mut same = Vec::new();
+            assert_eq!(twin.apply(self.now, command.clone(), &mut same), reply);
+            assert_eq!(same, effects, "after {command:?}");
+            self.check_twin();
+        }
         let expected = self.model.apply(self.now, command.clone());
         assert_eq!(reply, expected, "reply to {command:?}");
         let released = |effects: &[Effect]| {
@@ -262,6 +277,18 @@ impl Pair {
         }
         self.check_conservation(command, reply, &effects);
         self.check_state();
+    }
+
+    /// A machine that was read from a snapshot is as the one that wrote it, ever after.
+    fn check_twin(&self) {
+        let (queue, twin) = (&self.queue, self.twin.as_ref().unwrap());
+        assert_eq!(encoded(queue), encoded(twin));
+        assert_eq!(queue.next_deadline(), twin.next_deadline());
+        assert_eq!(queue.unsettled_bytes(), twin.unsettled_bytes());
+        for consumer in &self.model.consumers {
+            let id = consumer.terms.consumer;
+            assert!(queue.holdings(id).eq(twin.holdings(id)));
+        }
     }
 
     /// What was taken is here until it leaves, and leaves once.
@@ -335,8 +362,43 @@ impl Pair {
             restored.restore_message(message.seq, &head.encode(), false).unwrap();
         }
         self.queue = restored;
+        self.twin = None;
         self.check_state();
     }
+}
+
+fn encoded(queue: &Queue) -> Vec<u8> {
+    let mut out = Vec::new();
+    queue.encode(&mut out);
+    out
+}
+
+/// Does what a driver may do to a machine, whatever is in it.
+fn use_up(mut queue: Queue) {
+    let mut effects = Vec::new();
+    let mut apply = |now, command| queue.apply(Timestamp(now), command, &mut effects);
+    let seq = Seq(u64::MAX - 1);
+    apply(1_000, Command::Enqueue(Arrival { seq, bytes: 9, priority: Some(1), ttl: None }));
+    let (first, last) = (Seq(0), Seq(u64::MAX));
+    for outcome in [Outcome::Return, Outcome::Lost, Outcome::Accept] {
+        apply(1_000, Command::Get { no_ack: false });
+        for consumer in (0..60).map(|id| (id > 0).then_some(ConsumerId(id))) {
+            if let Some(consumer) = consumer {
+                apply(1_001, Command::Grant { consumer, count: 2 });
+                apply(1_001, Command::Limit { consumer });
+                apply(1_001, Command::Sent { consumer, messages: 3, bytes: 100 });
+            }
+            apply(1_002, Command::Settle { consumer, first, last, outcome, more: false });
+        }
+        apply(100_000, Command::Tick);
+    }
+    apply(100_000, Command::Consume(Subscription::new(ConsumerId(10_000))));
+    for consumer in (0..60).map(ConsumerId) {
+        apply(100_000, Command::Gone { consumer });
+    }
+    apply(u64::MAX - 1, Command::Tick);
+    apply(u64::MAX - 1, Command::Purge);
+    apply(u64::MAX - 1, Command::Delete { if_unused: false, if_empty: false });
 }
 
 fn check(settings: Settings, steps: Vec<Step>) {
@@ -374,5 +436,39 @@ proptest! {
     #[test]
     fn quorum_queues_do_as_the_model((settings, steps) in run(Style::Quorum)) {
         check(settings, steps);
+    }
+    #[test]
+    fn a_damaged_snapshot_is_refused_or_means_something(
+        (settings, steps) in run(Style::Classic).prop_union(run(Style::Quorum)),
+        damages in vec((any::<usize>(), any::<u8>(), 0..4_u8), 1..4),
+    ) {
+        let mut pair = Pair::new(settings);
+        for step in steps {
+            pair.perform(step);
+        }
+        let mut bytes = encoded(&pair.queue);
+        for (place, value, how) in damages {
+            let place = place % bytes.len().max(1);
+            match how {
+                0 => bytes.truncate(place),
+                1 => bytes.insert(place, value),
+                2 if !bytes.is_empty() => drop(bytes.remove(place)),
+                _ if !bytes.is_empty() => bytes[place] = value,
+                _ => {}
+            }
+        }
+        if let Ok(queue) = Queue::decode(&bytes) {
+            prop_assert_eq!(Queue::decode(&encoded(&queue)).map(|queue| encoded(&queue)), Ok(encoded(&queue)));
+            use_up(queue);
+        }
+    }
+
+    #[test]
+    fn any_bytes_can_be_read(mut bytes in vec(any::<u8>(), 0..60), version in any::<bool>()) {
+        if version && !bytes.is_empty() {
+            bytes[0] = 1;
+        }
+        drop(Settings::decode(&bytes));
+        drop(Queue::decode(&bytes));
     }
 }

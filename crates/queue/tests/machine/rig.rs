@@ -57,6 +57,12 @@ pub(crate) fn noted(seq: u64) -> Effect {
     Effect::Noted { seq: Seq(seq) }
 }
 
+/// Without what only classic queues say.
+pub(crate) fn unnoted(mut effects: Vec<Effect>) -> Vec<Effect> {
+    effects.retain(|effect| !matches!(effect, Effect::Noted { .. }));
+    effects
+}
+
 pub(crate) fn active(consumer: Option<u64>) -> Effect {
     Effect::ActiveChanged { consumer: consumer.map(ConsumerId) }
 }

@@ -7,7 +7,9 @@ use queue::effect::{Effect, Reason};
 use queue::queue::Queue;
 use queue::settings::{Overflow, Settings};
 
-use crate::rig::{Rig, active, classic, dead, deliver, noted, quorum, redeliver, release, terms};
+use crate::rig::{
+    Rig, active, classic, dead, deliver, noted, quorum, redeliver, release, terms, unnoted,
+};
 
 // Order and turns
 
@@ -305,8 +307,8 @@ fn a_message_that_fails_more_often_than_allowed_is_gone() {
         for _ in 0..5 {
             assert_eq!(rig.settle(1, 1, Outcome::Return), [redeliver(1, 1, 0)]);
         }
-        assert_eq!(rig.settle(1, 1, outcome), [noted(1), redeliver(1, 1, 1)]);
-        assert_eq!(rig.settle(1, 1, outcome), [noted(1), redeliver(1, 1, 2)]);
+        assert_eq!(unnoted(rig.settle(1, 1, outcome)), [redeliver(1, 1, 1)]);
+        assert_eq!(unnoted(rig.settle(1, 1, outcome)), [redeliver(1, 1, 2)]);
         assert_eq!(rig.settle(1, 1, outcome), [dead(1, Reason::DeliveryLimit)]);
         assert_eq!(rig.counts(), (0, 0));
     }
@@ -822,11 +824,31 @@ fn a_restored_message_may_be_flagged_whatever_its_head_says() {
 }
 
 #[test]
-#[should_panic(expected = "messages arrive in ascending order")]
-fn a_name_that_comes_twice_is_a_broken_driver() {
+fn a_name_that_comes_twice_changes_nothing() {
     let mut rig = Rig::new(classic());
-    rig.publish();
-    rig.apply(Command::Enqueue(Arrival { seq: Seq(1), bytes: 0, priority: None, ttl: None }));
+    rig.publish_many(2);
+    let again = Arrival { seq: Seq(1), bytes: 0, priority: None, ttl: None };
+    assert_eq!(rig.apply(Command::Enqueue(again)), []);
+    assert_eq!((rig.reply, rig.counts()), (Reply::Repeated, (2, 0)));
+    let head = rig.queue.arrival_head(Timestamp(0), &again).encode();
+    assert!(rig.queue.restore_message(Seq(2), &head, false).is_err());
+}
+
+#[test]
+fn what_a_consumer_holds_is_told_in_the_order_of_delivery() {
+    let mut rig = Rig::new(Settings { delivery_limit: Some(9), ..quorum() });
+    rig.publish_many(4);
+    rig.consume_prefetch(1, 3);
+    rig.settle(1, 2, Outcome::Lost);
+    let held = |rig: &Rig, consumer| {
+        let holdings = rig.queue.holdings(ConsumerId(consumer));
+        holdings.map(|held| (held.seq.0, held.redelivered, held.delivery_count)).collect::<Vec<_>>()
+    };
+    let all = [(1, false, 0), (3, false, 0), (2, true, 1)];
+    assert_eq!(held(&rig, 1), all);
+    rig.cancel(1);
+    assert_eq!(held(&rig, 1), all);
+    assert_eq!(held(&rig, 2), []);
 }
 
 #[test]
