@@ -45,6 +45,8 @@ fn queue(state: &mut State, name: &str) {
         durable: true,
         auto_delete: false,
         exclusive_owner: None,
+        home: model::id::NodeId(0),
+        members: Vec::new(),
         arguments: FieldTable::default(),
         user: "guest".into(),
     };
@@ -249,6 +251,8 @@ fn declarations() {
                 durable: true,
                 auto_delete: false,
                 exclusive_owner: None,
+                home: model::id::NodeId(0),
+                members: Vec::new(),
                 arguments: FieldTable::default(),
                 user: "guest".into(),
             });

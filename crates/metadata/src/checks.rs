@@ -4,7 +4,7 @@
 //! known without one. [`State::apply`] asks again, without a user, since the state may have moved
 //! on before the command was committed.
 
-mod arguments;
+pub(crate) mod arguments;
 mod binding;
 mod equivalence;
 mod exchange;

@@ -9,12 +9,13 @@
 
 use amq_protocol_types::FieldTable;
 use bytes::Bytes;
-use model::id::{ConnectionId, QueueId};
+use model::id::{ConnectionId, NodeId, QueueId};
 use serde::{Deserialize, Serialize};
 
 use crate::objects::Name;
 use crate::objects::binding::Binding;
 use crate::objects::limit::{UserLimit, VhostLimit};
+use crate::objects::node::{NodeRole, home};
 use crate::objects::parameter::{GlobalParameter, Parameter};
 use crate::objects::permission::{Permission, TopicPermission};
 use crate::objects::policy::Policy;
@@ -172,7 +173,30 @@ pub enum Command {
         name: Name,
     },
     /// The node has restarted: objects that are not durable go, and exclusive queues with them.
+    /// Only for a node on its own.
     Restarted,
+    /// A node of a cluster has started, or has changed.
+    PutNode(PutNode),
+    /// A node does not come back: what it alone kept is gone.
+    ForgetNode {
+        /// Its incarnation.
+        id: u64,
+    },
+}
+
+/// A node that makes itself known. A new incarnation takes the place of an older one with its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutNode {
+    /// Its incarnation.
+    pub id: u64,
+    /// Its name.
+    pub name: Name,
+    /// Where its peers reach it.
+    pub address: String,
+    /// What it does.
+    pub role: NodeRole,
+    /// Which start of it this is; never lower than one that is known.
+    pub boot: u64,
 }
 
 /// What `exchange.declare` asks for.
@@ -220,6 +244,17 @@ pub struct DeclareQueue {
     pub arguments: FieldTable,
     /// Who asks.
     pub user: Name,
+    /// The node that asks, where a classic queue is kept; 0: a node on its own.
+    #[serde(
+        default = "home::none",
+        with = "crate::objects::node::node_id",
+        skip_serializing_if = "home::is_none"
+    )]
+    pub home: NodeId,
+    /// The nodes that a quorum queue is put on, the first of which leads it (see
+    /// [`crate::placement`]).
+    #[serde(default, with = "home::members", skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<NodeId>,
 }
 
 /// A [`QueueId`] that can stand in a record.

@@ -14,7 +14,7 @@ use crate::checks::policy::suits_queue;
 use crate::objects::Name;
 use crate::objects::exchange::Exchange;
 use crate::objects::policy::Policy;
-use crate::objects::queue::Queue;
+use crate::objects::queue::{Queue, QueueKind};
 use crate::state::{CompiledPolicy, State, VhostState};
 
 /// The settings that a queue has to keep.
@@ -85,6 +85,7 @@ impl State {
             merge(&mut definition, &operator.definition);
         }
         settings(
+            queue.kind,
             &queue.arguments,
             definition,
             policy.map(|policy| Name::clone(&policy.name)),
@@ -165,7 +166,11 @@ fn merge(definition: &mut Map<String, Value>, operator: &Map<String, Value>) {
     }
 }
 
+/// How often a message of a quorum queue may come back that says nothing itself.
+const QUORUM_DELIVERY_LIMIT: u64 = 20;
+
 fn settings(
+    kind: QueueKind,
     arguments: &FieldTable,
     definition: Map<String, Value>,
     policy: Option<Name>,
@@ -182,18 +187,36 @@ fn settings(
             .or_else(|| definition.get(key).and_then(Value::as_str).map(Name::from))
     };
     let millis = |argument: &str, key: &str| number(argument, key).map(Millis);
+    // A negative one says that there is none.
+    let says_limit =
+        arguments.contains_key("x-delivery-limit") || definition.contains_key("delivery-limit");
+    let overflow = match kind {
+        QueueKind::Classic => text("x-overflow", "overflow"),
+        // Here the policy wins.
+        QueueKind::Quorum => definition
+            .get("overflow")
+            .and_then(Value::as_str)
+            .map(Name::from)
+            .or_else(|| text("x-overflow", "overflow")),
+    };
+    let overflow = match (kind, overflow.and_then(|name| Overflow::parse(&name))) {
+        // A quorum queue does not know it, and does what it does by default.
+        (QueueKind::Quorum, Some(Overflow::RejectPublishDlx)) => Overflow::DropHead,
+        (_, overflow) => overflow.unwrap_or_default(),
+    };
     QueueSettings {
         ttl: millis("x-message-ttl", "message-ttl"),
         expires: millis("x-expires", "expires"),
         max_length: number("x-max-length", "max-length"),
         max_bytes: number("x-max-length-bytes", "max-length-bytes"),
-        overflow: text("x-overflow", "overflow")
-            .and_then(|name| Overflow::parse(&name))
-            .unwrap_or_default(),
+        overflow,
         dead_letter_exchange: text("x-dead-letter-exchange", "dead-letter-exchange"),
         dead_letter_routing_key: text("x-dead-letter-routing-key", "dead-letter-routing-key"),
-        delivery_limit: number("x-delivery-limit", "delivery-limit"),
+        delivery_limit: number("x-delivery-limit", "delivery-limit").or_else(|| {
+            (kind == QueueKind::Quorum && !says_limit).then_some(QUORUM_DELIVERY_LIMIT)
+        }),
         max_priority: arguments::integer(arguments, "x-max-priority")
+            .filter(|_| kind == QueueKind::Classic)
             .and_then(|value| u8::try_from(value).ok())
             .filter(|&value| value > 0),
         single_active_consumer: arguments::boolean(arguments, "x-single-active-consumer")

@@ -29,6 +29,7 @@ pub mod state;
 pub mod routes;
 
 pub mod boot;
+pub mod placement;
 pub mod store;
 
 mod compact;

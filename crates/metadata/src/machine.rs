@@ -5,12 +5,15 @@
 
 mod bindings;
 mod exchanges;
+mod nodes;
 mod parameters;
 mod parts;
 mod policies;
 mod queues;
 pub(crate) mod users;
 mod vhosts;
+
+use model::id::NodeId;
 
 use crate::command::Command;
 use crate::outcome::Outcome;
@@ -84,6 +87,8 @@ impl State {
                 self.delete_global_parameter(&name, &mut out)?;
             }
             Command::Restarted => self.restarted(&mut out),
+            Command::PutNode(put) => self.put_node(put, &mut out)?,
+            Command::ForgetNode { id } => self.forget_node(NodeId(id), &mut out)?,
         }
         Ok(out)
     }

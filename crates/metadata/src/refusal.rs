@@ -32,6 +32,8 @@ pub enum Kind {
     Invalid,
     /// The vhost is protected from deletion (HTTP 412).
     Protected,
+    /// 541, over HTTP 503: nobody can decide it now.
+    Unavailable,
 }
 
 impl Refusal {
@@ -75,6 +77,11 @@ impl Refusal {
         Self { kind: Kind::Protected, code: 406, text: text.into() }
     }
 
+    /// 541.
+    pub fn unavailable(text: impl Into<String>) -> Self {
+        Self { kind: Kind::Unavailable, code: 541, text: text.into() }
+    }
+
     /// The name of the reply code, such as `PRECONDITION_FAILED`.
     pub fn code_name(&self) -> &'static str {
         match self.code {
@@ -82,6 +89,7 @@ impl Refusal {
             404 => "NOT_FOUND",
             405 => "RESOURCE_LOCKED",
             406 => "PRECONDITION_FAILED",
+            541 => "INTERNAL_ERROR",
             _ => "NOT_ALLOWED",
         }
     }

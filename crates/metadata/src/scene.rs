@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amq_protocol_types::{AMQPValue, FieldTable, LongString, ShortString};
-use model::id::ConnectionId;
+use model::id::{ConnectionId, NodeId};
 
 use crate::boot::{self, DefaultUser};
 use crate::command::{Command, DeclareExchange, DeclareQueue};
@@ -75,6 +75,8 @@ pub(crate) fn queue(name: &str) -> DeclareQueue {
         exclusive_owner: None,
         arguments: FieldTable::default(),
         user: "guest".into(),
+        home: NodeId(0),
+        members: Vec::new(),
     }
 }
 

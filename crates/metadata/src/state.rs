@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
-use model::id::{ConnectionId, QueueId};
+use model::id::{ConnectionId, NodeId, QueueId};
 
 use crate::access::matcher::Matcher;
 use crate::access::topic::CompiledTopicPermission;
@@ -14,6 +14,7 @@ use crate::objects::Name;
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
 use crate::objects::limit::{UserLimit, VhostLimit};
+use crate::objects::node::Node;
 use crate::objects::parameter::{GlobalParameter, Parameter};
 use crate::objects::permission::{Permission, TopicPermission};
 use crate::objects::policy::Policy;
@@ -38,6 +39,9 @@ pub struct State {
     pub(crate) exclusive: OrdSet<(u64, u64)>,
     /// The last queue id that was given.
     pub(crate) last_queue: u64,
+    pub(crate) nodes: OrdMap<u64, Arc<Node>>,
+    /// The last node number that was given.
+    pub(crate) last_node: u16,
     pub(crate) routes: Routes,
 }
 
@@ -278,6 +282,21 @@ impl State {
     pub fn parameters(&self, vhost: &str) -> impl Iterator<Item = &Arc<Parameter>> {
         let parameters = self.vhosts.get(vhost).map(|vhost| &vhost.parameters);
         parameters.into_iter().flatten().map(|(_, parameter)| parameter)
+    }
+
+    /// A node of the cluster.
+    pub fn node(&self, id: NodeId) -> Option<&Arc<Node>> {
+        self.nodes.get(&id.0)
+    }
+
+    /// The present incarnation of a node.
+    pub fn node_named(&self, name: &str) -> Option<&Arc<Node>> {
+        self.nodes().find(|node| &*node.name == name && !node.lost)
+    }
+
+    /// All nodes of the cluster, lost ones too. None if the node is on its own.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes.values()
     }
 
     /// A parameter of the cluster.

@@ -10,6 +10,7 @@ use std::path::Path;
 use crate::outcome::Outcome;
 use crate::state::State;
 
+pub mod dump;
 mod load;
 pub(crate) mod record;
 

@@ -28,11 +28,31 @@ impl Seq {
     }
 }
 
-/// A client connection on this node, since its start.
+/// A number that nobody else in the cluster gives: the number of a node in 12 bits, which start of it
+/// in 16, and the giver's own counter in 36. The last bits of each count: a start 65,536 starts ago is
+/// long gone.
+pub fn unique(node: u16, boot: u64, counter: u64) -> u64 {
+    let cut = |value: u64, bits: u32| value & ((1 << bits) - 1);
+    (cut(node.into(), 12) << 52) | (cut(boot, 16) << 36) | cut(counter, 36)
+}
+
+/// A client connection: [`unique`] in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// A subscription to a queue, unique on this node since its start.
+impl ConnectionId {
+    /// The connection of a node's start with this counter.
+    pub fn new(node: u16, boot: u64, counter: u64) -> Self {
+        Self(unique(node, boot, counter))
+    }
+
+    /// The number of the node that it is connected to.
+    pub fn node(self) -> u16 {
+        (self.0 >> 52) as u16
+    }
+}
+
+/// A subscription to a queue: [`unique`] in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerId(pub u64);
 
@@ -68,5 +88,22 @@ impl fmt::Display for Seq {
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_and_nodes_do_not_share_numbers() {
+        assert_eq!(unique(0, 0, 7), 7);
+        let ids = [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, 1), (4095, 65_535, (1 << 36) - 1)];
+        let mut all: Vec<u64> = ids.map(|(node, boot, counter)| unique(node, boot, counter)).into();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), ids.len());
+        assert_eq!(unique(1, 65_536 + 3, 5), unique(1, 3, 5));
+        assert_eq!(ConnectionId::new(4095, 9, 9).node(), 4095);
     }
 }

@@ -8,7 +8,7 @@ use metadata::objects::Name;
 use metadata::objects::binding::{Binding, Destination};
 use metadata::objects::queue::Queue;
 use metadata::outcome::Outcome;
-use model::id::QueueId;
+use model::id::{NodeId, QueueId};
 
 use crate::gateway::{Gateway, error};
 use crate::reply_to;
@@ -133,6 +133,9 @@ impl Gateway {
             exclusive_owner: declare.exclusive.then_some(id),
             arguments: declare.arguments,
             user: Arc::clone(&place.access.user.name),
+            // The topology says where it shall be.
+            home: NodeId(0),
+            members: Vec::new(),
         };
         loop {
             let place = self.place()?;

@@ -10,6 +10,7 @@ use metadata::objects::exchange::Exchange;
 use metadata::objects::parameter::GlobalParameter;
 use metadata::objects::queue::Queue;
 use metadata::refusal::Kind;
+use model::id::NodeId;
 use serde_json::{Map, Value, json};
 
 use super::call::Call;
@@ -383,6 +384,9 @@ fn queue(entry: &Body, vhost: &str, by: &str) -> Outcome<DeclareQueue> {
         exclusive_owner: None,
         arguments: table::from_json(&arguments)?,
         user: by.into(),
+        // The node that takes it says where it shall be.
+        home: NodeId(0),
+        members: Vec::new(),
     })
 }
 

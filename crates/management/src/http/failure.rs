@@ -68,13 +68,14 @@ impl Failure {
 }
 
 impl From<Refusal> for Failure {
-    /// What a client may not do is 401, what is not there 404, what is protected 412; all else is
-    /// 400.
+    /// What a client may not do is 401, what is not there 404, what is protected 412, what cannot
+    /// be decided now 503; all else is 400.
     fn from(refusal: Refusal) -> Self {
         match refusal.kind {
             Kind::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", refusal.text),
             Kind::AccessRefused => Self::not_authorised(refusal.text),
             Kind::Protected => Self::precondition_failed(refusal.text),
+            Kind::Unavailable => Self::unavailable(refusal.text),
             Kind::Invalid | Kind::Locked | Kind::Precondition | Kind::InUse | Kind::NotAllowed => {
                 Self::bad_request(refusal.text)
             }

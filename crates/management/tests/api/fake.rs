@@ -176,6 +176,8 @@ impl Node for Fake {
             durable: declaration.durable,
             auto_delete: declaration.auto_delete,
             exclusive_owner: None,
+            home: model::id::NodeId(0),
+            members: Vec::new(),
             arguments: declaration.arguments,
             user: declaration.user.into(),
         }))?;

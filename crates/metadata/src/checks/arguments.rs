@@ -28,22 +28,37 @@ pub(super) const COMPARED: &[&str] = &[
     "x-queue-type",
     "x-delivery-limit",
     "x-consumer-timeout",
-];
-
-/// Arguments that only other types of queues have.
-const FOREIGN: &[&str] = &[
     "x-dead-letter-strategy",
-    "x-max-in-memory-length",
-    "x-max-in-memory-bytes",
     "x-quorum-initial-group-size",
+    "x-quorum-target-group-size",
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",
+];
+
+/// Arguments that only streams have.
+const OF_STREAMS: &[&str] = &[
     "x-max-age",
     "x-stream-max-segment-size-bytes",
     "x-stream-filter-size-bytes",
     "x-initial-cluster-size",
 ];
+
+/// Arguments that only quorum queues have.
+const OF_QUORUM: &[&str] = &[
+    "x-dead-letter-strategy",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-quorum-initial-group-size",
+    "x-quorum-target-group-size",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+];
+
+/// Arguments that only classic queues have.
+const OF_CLASSIC: &[&str] =
+    &["x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator"];
 
 /// The check of one argument; the error is RabbitMQ's term, printed.
 type Check = fn(&AMQPValue, &FieldTable) -> Result<(), String>;
@@ -62,19 +77,48 @@ const CHECKS: &[(&str, Check)] = &[
     ("x-queue-leader-locator", check_locator),
     ("x-delivery-limit", check_delivery_limit),
     ("x-consumer-timeout", check_consumer_timeout),
+    ("x-dead-letter-strategy", check_strategy),
+    ("x-max-in-memory-length", check_count),
+    ("x-max-in-memory-bytes", check_count),
+    ("x-quorum-initial-group-size", check_group_size),
+    ("x-quorum-target-group-size", check_group_size),
+    ("x-delayed-retry-type", check_retry),
+    ("x-delayed-retry-min", check_ttl),
+    ("x-delayed-retry-max", check_ttl),
 ];
 
-/// Whether arguments ask for this type; without one they ask for a classic queue.
+/// The type that arguments ask for, which were checked.
+pub(crate) fn kind(table: &FieldTable) -> QueueKind {
+    arguments::string(table, "x-queue-type")
+        .and_then(|name| QueueKind::parse(&name))
+        .unwrap_or(QueueKind::Classic)
+}
+
+/// Whether queues of this type have the argument, or it is of nobody.
+pub(super) fn is_known(kind: QueueKind, key: &str) -> bool {
+    !foreign_to(kind).any(|foreign| *foreign == key)
+}
+
+fn foreign_to(kind: QueueKind) -> impl Iterator<Item = &'static &'static str> {
+    let of_the_other = match kind {
+        QueueKind::Classic => OF_QUORUM,
+        QueueKind::Quorum => OF_CLASSIC,
+    };
+    of_the_other.iter().chain(OF_STREAMS)
+}
+
+/// Whether arguments ask for this type. Without one they fit every queue: what the virtual host's
+/// default is may have changed since.
 pub(super) fn ask_for(table: &FieldTable, kind: QueueKind) -> bool {
     if !table.contains_key("x-queue-type") {
-        return kind == QueueKind::Classic;
+        return true;
     }
     arguments::string(table, "x-queue-type").is_some_and(|name| name == kind.as_str())
 }
 
 /// Whether this node can make queues of that type.
 pub(super) fn is_supported_type(name: &str) -> bool {
-    name == "classic"
+    QueueKind::parse(name).is_some()
 }
 
 /// Checks the type, then the values of the arguments that it knows, then that there are none of
@@ -86,15 +130,16 @@ pub(super) fn check(object: &str, table: &FieldTable) -> Result<(), Refusal> {
     if let Some(value) = table.inner().get("x-queue-type") {
         check_type(value).map_err(|error| invalid("x-queue-type", error))?;
     }
-    for (key, check) in CHECKS {
+    let kind = kind(table);
+    for (key, check) in CHECKS.iter().filter(|(key, _)| is_known(kind, key)) {
         if let Some(value) = table.inner().get(*key) {
             check(value, table).map_err(|error| invalid(key, error))?;
         }
     }
     for (key, _) in table {
-        if FOREIGN.contains(&key.as_str()) {
+        if !is_known(kind, key.as_str()) {
             return Err(Refusal::precondition(format!(
-                "invalid arg '{key}' for {object} of queue type rabbit_classic_queue"
+                "invalid arg '{key}' for {object} of queue type rabbit_{kind}_queue"
             )));
         }
     }
@@ -163,6 +208,27 @@ fn check_dead_letter_key(value: &AMQPValue, table: &FieldTable) -> Result<(), St
 fn check_overflow(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
     let name = text(value)?;
     crate::effective::Overflow::parse(&name).map(drop).ok_or_else(|| "invalid_overflow".into())
+}
+
+fn check_group_size(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    match not_negative(integer(value)?)? {
+        0 => Err("{value_zero,0}".into()),
+        _ => Ok(()),
+    }
+}
+
+fn check_strategy(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    match &*text(value)? {
+        "at-most-once" | "at-least-once" => Ok(()),
+        _ => Err("invalid_dlx_strategy".into()),
+    }
+}
+
+fn check_retry(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {
+    match &*text(value)? {
+        "disabled" | "failed" | "returned" | "all" => Ok(()),
+        _ => Err("invalid_delayed_retry_type".into()),
+    }
 }
 
 fn check_locator(value: &AMQPValue, _: &FieldTable) -> Result<(), String> {

@@ -28,12 +28,14 @@ struct Setting {
     noun: &'static str,
     /// Operators may set it.
     operator: bool,
-    /// Queues of this node's types can honour it.
+    /// Classic queues can honour it.
     classic: bool,
+    /// Quorum queues can honour it.
+    quorum: bool,
 }
 
 const fn setting(key: &'static str, shape: Shape, noun: &'static str) -> Setting {
-    Setting { key, shape, noun, operator: false, classic: true }
+    Setting { key, shape, noun, operator: false, classic: true, quorum: true }
 }
 
 impl Setting {
@@ -45,6 +47,12 @@ impl Setting {
     /// A policy with such a key does not apply to classic queues.
     const fn not_classic(mut self) -> Self {
         self.classic = false;
+        self
+    }
+
+    /// A policy with such a key does not apply to quorum queues.
+    const fn not_quorum(mut self) -> Self {
+        self.quorum = false;
         self
     }
 }
@@ -72,13 +80,17 @@ const SETTINGS: &[Setting] = &[
         .for_operators()
         .not_classic(),
     setting("overflow", Shape::OneOf(OVERFLOWS), "overflow value").for_operators(),
-    setting("queue-mode", Shape::OneOf(&["default", "lazy"]), "queue-mode value"),
-    setting("queue-version", Shape::AtLeast(1), "queue version").for_operators(),
-    setting("max-age", Shape::Age, "max age").not_classic(),
-    setting("stream-max-segment-size-bytes", Shape::AtLeast(0), "segment size").not_classic(),
-    setting("stream-filter-size-bytes", Shape::AtLeast(0), "filter size").not_classic(),
+    setting("queue-mode", Shape::OneOf(&["default", "lazy"]), "queue-mode value").not_quorum(),
+    setting("queue-version", Shape::AtLeast(1), "queue version").for_operators().not_quorum(),
+    setting("max-age", Shape::Age, "max age").not_classic().not_quorum(),
+    setting("stream-max-segment-size-bytes", Shape::AtLeast(0), "segment size")
+        .not_classic()
+        .not_quorum(),
+    setting("stream-filter-size-bytes", Shape::AtLeast(0), "filter size")
+        .not_classic()
+        .not_quorum(),
     setting("queue-leader-locator", Shape::OneOf(LOCATORS), "queue leader locator value"),
-    setting("initial-cluster-size", Shape::AtLeast(0), "cluster size").not_classic(),
+    setting("initial-cluster-size", Shape::AtLeast(0), "cluster size").not_classic().not_quorum(),
     setting("target-group-size", Shape::AtLeast(0), "target count").for_operators().not_classic(),
     setting("delayed-retry-type", Shape::OneOf(RETRIES), "delayed retry type").not_classic(),
     setting("delayed-retry-min", Shape::AtLeast(0), "delayed retry minimum").not_classic(),
@@ -96,10 +108,12 @@ pub(crate) fn compile(policy: &Policy, operator: bool) -> Result<Matcher, Refusa
 
 /// Whether queues of this kind can honour every key.
 pub(crate) fn suits_queue(definition: &Map<String, Value>, kind: QueueKind) -> bool {
-    kind != QueueKind::Classic
-        || definition.keys().all(|key| {
-            SETTINGS.iter().find(|setting| setting.key == key).is_none_or(|setting| setting.classic)
+    definition.keys().all(|key| {
+        SETTINGS.iter().find(|setting| setting.key == key).is_none_or(|setting| match kind {
+            QueueKind::Classic => setting.classic,
+            QueueKind::Quorum => setting.quorum,
         })
+    })
 }
 
 fn failed(text: &str) -> Refusal {

@@ -10,7 +10,7 @@ use crate::arguments;
 use crate::checks::{arguments as queue_arguments, check_reserved, equivalence};
 use crate::command::DeclareQueue;
 use crate::objects::limit::VhostLimit;
-use crate::objects::queue::Queue;
+use crate::objects::queue::{Queue, QueueKind};
 use crate::quoted;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -134,7 +134,11 @@ impl State {
                 access.check_exchange(Right::Write, &exchange)?;
             }
         }
-        queue_arguments::check(&object, &declare.arguments)?;
+        let arguments = self.arguments_of_new_queue(declare);
+        queue_arguments::check(&object, &arguments)?;
+        if queue_arguments::kind(&arguments) == QueueKind::Quorum {
+            check_quorum(&object, declare)?;
+        }
         if let Some(limit) = self.vhost_limit(&declare.vhost, VhostLimit::MaxQueues)
             && self.queue_count(&declare.vhost) as u64 >= limit
         {
@@ -146,18 +150,23 @@ impl State {
         Ok(())
     }
 
-    /// The arguments that a new queue gets: the vhost's default type is shown in them, if this
-    /// node has that type and the queue could be of it.
-    pub(crate) fn arguments_of_new_queue(
-        &self,
-        vhost: &str,
-        mut arguments: FieldTable,
-    ) -> FieldTable {
-        let default = self.vhost(vhost).and_then(|vhost| vhost.default_queue_type.clone());
+    /// The type that a new queue gets.
+    pub fn kind_of_new_queue(&self, declare: &DeclareQueue) -> QueueKind {
+        queue_arguments::kind(&self.arguments_of_new_queue(declare))
+    }
+
+    /// The arguments that a new queue gets: the vhost's default type is shown in them if this node
+    /// has it, or the classic one if the queue could not be of that type.
+    pub(crate) fn arguments_of_new_queue(&self, declare: &DeclareQueue) -> FieldTable {
+        let mut arguments = declare.arguments.clone();
+        let default = self.vhost(&declare.vhost).and_then(|vhost| vhost.default_queue_type.clone());
         if let Some(name) = default
             && !arguments.contains_key("x-queue-type")
             && queue_arguments::is_supported_type(&name)
         {
+            let could_be = QueueKind::parse(&name) != Some(QueueKind::Quorum)
+                || (declare.durable && !declare.auto_delete && declare.exclusive_owner.is_none());
+            let name = if could_be { name } else { QueueKind::Classic.as_str().to_owned() };
             arguments.insert(
                 ShortString::from("x-queue-type"),
                 AMQPValue::LongString(LongString::from(name)),
@@ -165,6 +174,27 @@ impl State {
         }
         arguments
     }
+}
+
+/// What a quorum queue cannot be, in RabbitMQ's order.
+fn check_quorum(object: &str, declare: &DeclareQueue) -> Result<(), Refusal> {
+    if declare.generated && declare.name.starts_with("amq.gen-") {
+        return Err(Refusal::precondition(
+            "Cannot declare a server-named queue for type rabbit_quorum_queue",
+        ));
+    }
+    let invalid =
+        |property| Refusal::precondition(format!("invalid property '{property}' for {object}"));
+    if declare.auto_delete {
+        return Err(invalid("auto-delete"));
+    }
+    if declare.exclusive_owner.is_some() {
+        return Err(invalid("exclusive-owner"));
+    }
+    if !declare.durable {
+        return Err(invalid("non-durable"));
+    }
+    Ok(())
 }
 
 /// Another connection's exclusive queue is out of reach.
@@ -200,6 +230,9 @@ fn check_equivalent(existing: &Queue, declare: &DeclareQueue) -> Result<(), Refu
     for key in queue_arguments::COMPARED {
         let (current, received) = (&existing.arguments, &declare.arguments);
         if *key == "x-queue-type" && queue_arguments::ask_for(received, existing.kind) {
+            continue;
+        }
+        if !queue_arguments::is_known(existing.kind, key) {
             continue;
         }
         equivalence::check_argument(key, &object, current, received)?;

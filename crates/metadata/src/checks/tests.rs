@@ -165,7 +165,7 @@ fn arguments_of_new_queues() {
     assert_eq!(invalid("x-single-active-consumer", text("a")), ": {unacceptable_type,longstr}");
     assert_eq!(invalid("x-queue-version", integer(1)), ": \"unsupported queue version '1'\"");
     assert_eq!(invalid("x-queue-type", text("foo")), ": \"unsupported queue type 'foo'\"");
-    assert_eq!(invalid("x-queue-type", text("quorum")), ": \"unsupported queue type 'quorum'\"");
+    assert_eq!(invalid("x-queue-type", text("stream")), ": \"unsupported queue type 'stream'\"");
     assert_eq!(invalid("x-queue-type", big(1)), ": {unacceptable_type,long}");
     assert_eq!(invalid("x-queue-leader-locator", text("foo")), ": invalid_queue_locator_arg");
     assert_eq!(invalid("x-max-age", text("1D")), " of queue type rabbit_classic_queue");
@@ -396,4 +396,64 @@ fn exclusive_queues_are_bound_by_their_owner() {
     assert_eq!(state.check_unbind(&binding, other, Some(&access)), Ok(false));
     state.add_binding(binding.clone());
     assert!(state.check_unbind(&binding, other, Some(&access)).is_err());
+}
+
+#[test]
+fn arguments_and_properties_of_new_quorum_queues() {
+    let state = state();
+    let with = |key: &str, value: AMQPValue| DeclareQueue {
+        arguments: table([("x-queue-type", text("quorum")), (key, value)]),
+        ..queue("q")
+    };
+    let quorum = with("x-foo", text("a"));
+    assert_eq!(check_queue(&state, &quorum), Ok(false));
+    for (key, value) in [
+        ("x-quorum-initial-group-size", integer(5)),
+        ("x-quorum-target-group-size", integer(3)),
+        ("x-delivery-limit", integer(-1)),
+        ("x-dead-letter-strategy", text("at-least-once")),
+        ("x-delayed-retry-type", text("failed")),
+        ("x-delayed-retry-min", integer(10)),
+        ("x-queue-leader-locator", text("balanced")),
+        ("x-overflow", text("reject-publish-dlx")),
+        ("x-single-active-consumer", AMQPValue::Boolean(true)),
+    ] {
+        assert_eq!(check_queue(&state, &with(key, value)), Ok(false), "{key}");
+    }
+    let refused = |declare: &DeclareQueue| check_queue(&state, declare).unwrap_err();
+    for (key, value, why) in [
+        ("x-max-priority", integer(3), " of queue type rabbit_quorum_queue"),
+        ("x-max-priority", integer(300), " of queue type rabbit_quorum_queue"),
+        ("x-queue-mode", text("lazy"), " of queue type rabbit_quorum_queue"),
+        ("x-max-age", text("1D"), " of queue type rabbit_quorum_queue"),
+        ("x-quorum-initial-group-size", integer(0), ": {value_zero,0}"),
+        ("x-quorum-initial-group-size", integer(-1), ": {value_negative,-1}"),
+        ("x-dead-letter-strategy", text("often"), ": invalid_dlx_strategy"),
+        ("x-expires", integer(0), ": {value_zero,0}"),
+    ] {
+        assert_eq!(
+            refused(&with(key, value)),
+            format!("PRECONDITION_FAILED - invalid arg '{key}' for queue 'q' in vhost '/'{why}")
+        );
+    }
+    let transient = DeclareQueue { durable: false, ..quorum.clone() };
+    let auto_delete = DeclareQueue { auto_delete: true, ..quorum.clone() };
+    let own = DeclareQueue { exclusive_owner: Some(ConnectionId(1)), ..quorum.clone() };
+    for (declare, property) in
+        [(transient, "non-durable"), (auto_delete, "auto-delete"), (own, "exclusive-owner")]
+    {
+        assert_eq!(
+            refused(&declare),
+            format!(
+                "PRECONDITION_FAILED - invalid property '{property}' for queue 'q' in vhost '/'"
+            )
+        );
+    }
+    let unnamed = DeclareQueue { generated: true, name: "amq.gen-x".into(), ..quorum.clone() };
+    assert_eq!(
+        refused(&unnamed),
+        "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue"
+    );
+    let imported = DeclareQueue { generated: true, ..quorum };
+    assert_eq!(check_queue(&state, &imported), Ok(false));
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use model::id::{ConnectionId, QueueId};
 
+use crate::checks::arguments as queue_arguments;
 use crate::command::DeclareQueue;
 use crate::objects::queue::{Queue, QueueKind};
 use crate::outcome::Outcome;
@@ -22,17 +23,25 @@ impl State {
             return Ok(());
         }
         let id = QueueId(self.last_queue + 1);
-        let arguments = self.arguments_of_new_queue(&declare.vhost, declare.arguments);
+        let arguments = self.arguments_of_new_queue(&declare);
+        let kind = queue_arguments::kind(&arguments);
+        let members = match kind {
+            QueueKind::Classic => Vec::new(),
+            QueueKind::Quorum if declare.members.is_empty() => vec![declare.home],
+            QueueKind::Quorum => declare.members,
+        };
         let queue = Arc::new(Queue {
             id,
             vhost: declare.vhost,
             name: declare.name,
-            kind: QueueKind::Classic,
+            kind,
             durable: declare.durable && declare.exclusive_owner.is_none(),
             auto_delete: declare.auto_delete,
             exclusive_owner: declare.exclusive_owner,
             arguments,
             user_who_performed_action: declare.user,
+            home: declare.home,
+            members,
         });
         out.created = true;
         out.routes_changed = true;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::id::{ConnectionId, QueueId};
+use model::id::{ConnectionId, NodeId, QueueId};
 use model::time::Millis;
 use serde_json::json;
 
@@ -111,18 +111,94 @@ fn case_089_an_absent_type_is_never_wrong() {
         let default_queue_type = default.map(str::to_owned);
         Command::PutVhost(Vhost { default_queue_type, ..Vhost::named("/") })
     };
+    let kinds = ["quorum", "classic", "classic"];
     for (number, default) in [Some("quorum"), Some("classic"), None].into_iter().enumerate() {
         state.apply(vhost(default)).unwrap();
-        for earlier in 0..=number {
+        for (earlier, kind) in kinds.iter().enumerate().take(number + 1) {
             let declare = queue(&format!("q{earlier}"));
             let queue = state.apply(Command::DeclareQueue(declare)).unwrap().queue.unwrap();
-            assert_eq!(queue.kind.as_str(), "classic");
+            assert_eq!(queue.kind.as_str(), *kind);
         }
     }
     let refusal = state.refused(vhost(Some("foo")));
     assert_eq!((refusal.kind, &*refusal.text), (Kind::Invalid, "foo is not a valid queue type"));
     let refusal = state.refused(vhost(Some("")));
     assert_eq!(refusal.text, "default_queue_type must not be an empty string");
+}
+
+#[test]
+fn a_queue_that_cannot_be_of_the_default_type_is_classic() {
+    let mut state = state();
+    let default_queue_type = Some("quorum".to_owned());
+    state.apply(Command::PutVhost(Vhost { default_queue_type, ..Vhost::named("/") })).unwrap();
+    let declares = [
+        (queue("plain"), "quorum"),
+        (DeclareQueue { durable: false, ..queue("transient") }, "classic"),
+        (DeclareQueue { auto_delete: true, ..queue("auto") }, "classic"),
+        (exclusive("own", 7), "classic"),
+    ];
+    for (declare, kind) in declares {
+        assert_eq!(state.kind_of_new_queue(&declare).as_str(), kind);
+        let queue = state.apply(Command::DeclareQueue(declare)).unwrap().queue.unwrap();
+        assert_eq!(queue.kind.as_str(), kind);
+        assert_eq!(queue.arguments, table([("x-queue-type", text(kind))]));
+    }
+}
+
+#[test]
+fn a_quorum_queue_has_the_members_that_were_chosen_where_it_was_declared() {
+    let mut state = state();
+    let declare = |name: &str, members: &[u64]| DeclareQueue {
+        arguments: table([("x-queue-type", text("quorum"))]),
+        home: NodeId(7),
+        members: members.iter().map(|id| NodeId(*id)).collect(),
+        ..queue(name)
+    };
+    for (name, given, expected) in [("q", &[7, 8, 9][..], &[7, 8, 9][..]), ("alone", &[], &[7])] {
+        let queue =
+            state.apply(Command::DeclareQueue(declare(name, given))).unwrap().queue.unwrap();
+        assert_eq!(queue.members, expected.iter().map(|id| NodeId(*id)).collect::<Vec<_>>());
+    }
+    // It comes back from a dump.
+    let mut bytes = bytes::BytesMut::new();
+    crate::store::dump::write(&state, &mut bytes);
+    let copy = crate::store::dump::read(&bytes).unwrap();
+    assert_eq!(records(&copy), records(&state));
+    assert!(crate::store::dump::read(&bytes[..bytes.len() - 1]).is_err());
+}
+
+#[test]
+fn quorum_queues_have_a_delivery_limit_unless_they_say_otherwise() {
+    let quorum = |limit: Option<i32>| {
+        let mut arguments = table([("x-queue-type", text("quorum"))]);
+        if let Some(limit) = limit {
+            arguments.insert("x-delivery-limit".into(), integer(limit));
+        }
+        arguments
+    };
+    let effective = |arguments, definition| {
+        let mut state = state();
+        if let Some(definition) = definition {
+            state.apply(Command::PutPolicy(policy("p", ".*", 0, definition))).unwrap();
+        }
+        let declare = DeclareQueue { arguments, ..queue("q") };
+        let queue = state.apply(Command::DeclareQueue(declare)).unwrap().queue.unwrap();
+        state.effective_queue(&queue)
+    };
+    let limit = |argument, definition| effective(quorum(argument), definition).delivery_limit;
+    assert_eq!(limit(None, None), Some(20));
+    assert_eq!(limit(Some(-1), None), None);
+    assert_eq!(limit(Some(3), None), Some(3));
+    assert_eq!(limit(None, Some(json!({"delivery-limit": 5}))), Some(5));
+    assert_eq!(limit(None, Some(json!({"delivery-limit": -1}))), None);
+    assert_eq!(limit(Some(3), Some(json!({"delivery-limit": 5}))), Some(3));
+    assert_eq!(effective(table([]), None).delivery_limit, None, "a classic queue has none");
+    // Here the policy wins, and what a quorum queue does not know is its default.
+    let mut arguments = quorum(None);
+    arguments.insert("x-overflow".into(), text("reject-publish-dlx"));
+    assert_eq!(effective(arguments.clone(), None).overflow, Overflow::DropHead);
+    let reject = effective(arguments, Some(json!({"overflow": "reject-publish"})));
+    assert_eq!(reject.overflow, Overflow::RejectPublish);
 }
 
 #[test]

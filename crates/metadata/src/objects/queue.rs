@@ -3,10 +3,11 @@
 use std::fmt;
 
 use amq_protocol_types::FieldTable;
-use model::id::{ConnectionId, QueueId};
+use model::id::{ConnectionId, NodeId, QueueId};
 use serde::{Deserialize, Serialize};
 
 use crate::objects::Name;
+use crate::objects::node::home;
 
 /// A queue as it was declared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,16 @@ pub struct Queue {
     pub arguments: FieldTable,
     /// Who declared it.
     pub user_who_performed_action: Name,
+    /// The node that a classic queue is kept on; 0: a node on its own.
+    #[serde(
+        default = "home::none",
+        with = "crate::objects::node::node_id",
+        skip_serializing_if = "home::is_none"
+    )]
+    pub home: NodeId,
+    /// The nodes that a quorum queue was put on, its first leader before the others.
+    #[serde(default, with = "home::members", skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<NodeId>,
 }
 
 /// Who keeps a queue's messages.

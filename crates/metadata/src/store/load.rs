@@ -10,6 +10,7 @@ use crate::objects::Name;
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
 use crate::objects::limit::{UserLimit, VhostLimit};
+use crate::objects::node::Node;
 use crate::objects::parameter::{GlobalParameter, Parameter};
 use crate::objects::permission::{Permission, TopicPermission};
 use crate::objects::policy::Policy;
@@ -61,10 +62,15 @@ pub(super) fn load(kv: &dyn Kv) -> Result<Option<(State, u64)>, Failure> {
 }
 
 /// Records come in the order of their letters, so that what an object needs is there.
-fn insert(state: &mut State, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+pub(super) fn insert(state: &mut State, key: &[u8], value: &[u8]) -> Result<(), Failure> {
     let letter = key.first().copied().unwrap_or_default();
     match letter {
         record::APPLIED => {}
+        record::LAST_NODE => state.last_node = read(key, value)?,
+        record::NODE => {
+            let node: Arc<Node> = read(key, value)?;
+            state.nodes.insert(node.id.0, node);
+        }
         record::LAST_QUEUE => state.last_queue = read(key, value)?,
         record::GLOBAL_PARAMETER => {
             let parameter: GlobalParameter = read(key, value)?;

@@ -14,6 +14,7 @@ use model::id::QueueId;
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
 use crate::objects::limit::{UserLimit, VhostLimit};
+use crate::objects::node::Node;
 use crate::objects::parameter::{GlobalParameter, Parameter};
 use crate::objects::permission::{Permission, TopicPermission};
 use crate::objects::policy::Policy;
@@ -41,11 +42,15 @@ pub(super) const OPERATOR_POLICY: u8 = b'L';
 pub(super) const EXCHANGE: u8 = b'M';
 pub(super) const QUEUE: u8 = b'N';
 pub(super) const BINDING: u8 = b'O';
+pub(super) const LAST_NODE: u8 = b'P';
+pub(super) const NODE: u8 = b'Q';
 
 /// An object about to be written or deleted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Record<'o> {
     LastQueue(QueueId),
+    LastNode(u16),
+    Node(&'o Node),
     GlobalParameter(&'o GlobalParameter),
     User(&'o User),
     UserLimit(&'o str, UserLimit, i64),
@@ -72,6 +77,8 @@ pub(crate) fn delete(record: &Record<'_>) -> Write {
 fn key(record: &Record<'_>) -> Vec<u8> {
     match record {
         Record::LastQueue(_) => join(LAST_QUEUE, &[]),
+        Record::LastNode(_) => join(LAST_NODE, &[]),
+        Record::Node(node) => join(NODE, &[&node.id.to_string()]),
         Record::GlobalParameter(parameter) => join(GLOBAL_PARAMETER, &[&parameter.name]),
         Record::User(user) => join(USER, &[&user.name]),
         Record::UserLimit(user, limit, _) => join(USER_LIMIT, &[user, limit.as_str()]),
@@ -115,6 +122,8 @@ fn value(record: &Record<'_>) -> Vec<u8> {
     let to = &mut out;
     let result = match record {
         Record::LastQueue(id) => serde_json::to_writer(to, &id.0),
+        Record::LastNode(number) => serde_json::to_writer(to, number),
+        Record::Node(node) => serde_json::to_writer(to, node),
         Record::GlobalParameter(parameter) => serde_json::to_writer(to, parameter),
         Record::User(user) => serde_json::to_writer(to, user),
         Record::UserLimit(user, limit, value) => serde_json::to_writer(to, &(user, limit, value)),
@@ -143,6 +152,10 @@ pub(crate) fn all_of(state: &State, visit: &mut dyn FnMut(Record<'_>)) {
         visit(Record::UserLimit(user, *limit, *value));
     }
     state.vhosts.values().for_each(|vhost| all_of_vhost(vhost, visit));
+    if state.last_node > 0 {
+        visit(Record::LastNode(state.last_node));
+    }
+    state.nodes.values().for_each(|node| visit(Record::Node(node)));
 }
 
 /// Visits every record of a vhost.

@@ -1,0 +1,181 @@
+//! Nodes that join, start anew, are replaced and are forgotten.
+
+use std::sync::Arc;
+
+use model::id::NodeId;
+
+use crate::command::PutNode;
+use crate::machine::parts::not_found;
+use crate::objects::node::Node;
+use crate::objects::queue::{Queue, QueueKind};
+use crate::outcome::Outcome;
+use crate::refusal::Refusal;
+use crate::state::State;
+use crate::store::record::{self, Record};
+
+impl State {
+    /// The most nodes that can ever join: the numbers that fit into what connections are called.
+    pub const NODES_MAX: u16 = 4095;
+
+    pub(super) fn put_node(&mut self, put: PutNode, out: &mut Outcome) -> Result<(), Refusal> {
+        let PutNode { id, name, address, role, boot } = put;
+        let id = NodeId(id);
+        let number = match self.node(id).map(Arc::clone) {
+            Some(known) if known.lost => {
+                return Err(Refusal::not_allowed(format!(
+                    "node {id} was replaced by another one with the name '{}'",
+                    known.name
+                )));
+            }
+            Some(known) if known.boot > boot => {
+                return Err(Refusal::not_allowed(format!("a later start of node {id} is known")));
+            }
+            Some(known) => {
+                if known.boot < boot {
+                    self.drop_transients_of(&known, out);
+                }
+                known.number
+            }
+            None => {
+                if self.last_node >= Self::NODES_MAX {
+                    return Err(Refusal::not_allowed(format!(
+                        "{} nodes have joined this cluster, and no more can",
+                        Self::NODES_MAX
+                    )));
+                }
+                self.last_node += 1;
+                out.records.push(record::put(&Record::LastNode(self.last_node)));
+                out.created = true;
+                self.last_node
+            }
+        };
+        let replaced: Vec<Arc<Node>> = self
+            .nodes()
+            .filter(|node| node.name == name && node.id != id)
+            .map(Arc::clone)
+            .collect();
+        for old in replaced.into_iter().filter(|node| !node.lost) {
+            self.drop_transients_of(&old, out);
+            self.insert_node(Node { lost: true, ..Node::clone(&old) }, out);
+        }
+        self.insert_node(Node { id, name, number, address, role, boot, lost: false }, out);
+        Ok(())
+    }
+
+    pub(super) fn forget_node(&mut self, id: NodeId, out: &mut Outcome) -> Result<(), Refusal> {
+        let node = self
+            .node(id)
+            .map(Arc::clone)
+            .ok_or_else(|| not_found("node", &id.to_string().into()))?;
+        self.drop_transients_of(&node, out);
+        // What it kept alone is gone with it.
+        self.drop_queues(|queue| queue.kind == QueueKind::Classic && queue.home == id, out);
+        self.nodes.remove(&id.0);
+        out.records.push(record::delete(&Record::Node(&node)));
+        out.deleted = true;
+        Ok(())
+    }
+
+    fn insert_node(&mut self, node: Node, out: &mut Outcome) {
+        let node = Arc::new(node);
+        out.records.push(record::put(&Record::Node(&node)));
+        self.nodes.insert(node.id.0, node);
+    }
+
+    /// Drops what does not outlive a start of a node: the exclusive queues of its connections, and
+    /// queues at home there that are not durable.
+    fn drop_transients_of(&mut self, node: &Node, out: &mut Outcome) {
+        self.drop_queues(
+            |queue| match queue.exclusive_owner {
+                Some(owner) => owner.node() == node.number,
+                None => !queue.durable && queue.home == node.id,
+            },
+            out,
+        );
+    }
+
+    fn drop_queues(&mut self, which: impl Fn(&Queue) -> bool, out: &mut Outcome) {
+        let doomed: Vec<_> =
+            self.all_queues().filter(|queue| which(queue)).map(Arc::clone).collect();
+        for queue in doomed {
+            self.drop_queue(&queue, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::id::ConnectionId;
+
+    use super::*;
+    use crate::command::{Command, DeclareQueue};
+    use crate::objects::node::NodeRole;
+    use crate::scene::{Act, exclusive, queue, state};
+
+    fn put(id: u64, name: &str, boot: u64) -> Command {
+        Command::PutNode(PutNode {
+            id,
+            name: name.into(),
+            address: format!("{name}:25672"),
+            role: NodeRole::Full,
+            boot,
+        })
+    }
+
+    #[test]
+    fn numbers_are_given_once() {
+        let mut state = state();
+        assert!(state.apply(put(7, "a", 1)).unwrap().created);
+        assert!(state.apply(put(5, "b", 1)).unwrap().created);
+        let again = state.apply(put(7, "a", 2)).unwrap();
+        assert!(!again.created);
+        let numbers: Vec<_> =
+            state.nodes().map(|node| (node.id.0, node.number, node.boot)).collect();
+        assert_eq!(numbers, [(5, 2, 1), (7, 1, 2)]);
+        let refusal = state.refused(put(7, "a", 1));
+        assert!(refusal.text.contains("a later start"), "{refusal}");
+        state.apply(Command::ForgetNode { id: 5 }).unwrap();
+        state.apply(put(9, "c", 1)).unwrap();
+        assert_eq!(state.node(NodeId(9)).unwrap().number, 3);
+        state.refused(Command::ForgetNode { id: 5 });
+    }
+
+    #[test]
+    fn a_wiped_node_replaces_its_old_self() {
+        let mut state = state();
+        state.apply(put(7, "a", 4)).unwrap();
+        let outcome = state.apply(put(8, "a", 1)).unwrap();
+        assert!(outcome.created);
+        assert!(state.node(NodeId(7)).unwrap().lost);
+        let new = state.node(NodeId(8)).unwrap();
+        assert!(!new.lost && new.number == 2);
+        assert!(state.refused(put(7, "a", 5)).text.contains("was replaced"));
+        assert_eq!(state.node_named("a").unwrap().id, NodeId(8));
+    }
+
+    #[test]
+    fn a_new_start_ends_what_was_transient_there_and_nothing_else() {
+        let mut state = state();
+        state.apply(put(7, "a", 1)).unwrap();
+        state.apply(put(8, "b", 1)).unwrap();
+        for (name, node, home) in [("mine", 1, 7), ("other", 2, 8)] {
+            let owner = ConnectionId::new(node, 1, 3);
+            let declare = DeclareQueue { home: NodeId(home), ..exclusive(name, owner.0) };
+            state.apply(Command::DeclareQueue(declare)).unwrap();
+            for durable in [true, false] {
+                let name = format!("{name}-{durable}");
+                let declare = DeclareQueue { durable, home: NodeId(home), ..queue(&name) };
+                state.apply(Command::DeclareQueue(declare)).unwrap();
+            }
+        }
+        // The same start again, with another address.
+        assert!(state.apply(put(7, "a", 1)).unwrap().queues_deleted.is_empty());
+        let outcome = state.apply(put(7, "a", 2)).unwrap();
+        let gone: Vec<_> = outcome.queues_deleted.iter().map(|queue| &*queue.name).collect();
+        assert_eq!(gone, ["mine", "mine-false"]);
+        let outcome = state.apply(Command::ForgetNode { id: 8 }).unwrap();
+        let gone: Vec<_> = outcome.queues_deleted.iter().map(|queue| &*queue.name).collect();
+        assert_eq!(gone, ["other", "other-false", "other-true"]);
+        assert!(state.queue("/", "mine-true").is_some());
+    }
+}

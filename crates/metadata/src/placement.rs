@@ -1,0 +1,112 @@
+//! Which nodes a new quorum queue is put on.
+//!
+//! Decided once, where it is declared, and told to all in the command: what it depends on may have
+//! changed by the time at which the command is applied.
+
+use model::id::NodeId;
+
+use crate::arguments;
+use crate::objects::node::NodeRole;
+use crate::state::State;
+
+/// The members that a quorum queue gets unless something else is asked for.
+pub const GROUP_SIZE: u64 = 3;
+
+/// The members of a new quorum queue, the first of which is to lead it: the declaring node, unless
+/// the queue's arguments want leaders spread or the node keeps no queues; then others in an order
+/// that differs from queue to queue. An odd number of them, at most `size` or what
+/// `x-quorum-initial-group-size` says.
+pub fn members(
+    state: &State,
+    declarer: NodeId,
+    vhost: &str,
+    queue: &str,
+    table: &amq_protocol_types::FieldTable,
+    size: u64,
+) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = state
+        .nodes()
+        .filter(|node| node.role == NodeRole::Full && !node.lost)
+        .map(|node| node.id)
+        .collect();
+    if nodes.is_empty() {
+        return vec![declarer];
+    }
+    let balanced =
+        arguments::string(table, "x-queue-leader-locator").is_some_and(|name| name == "balanced");
+    nodes.sort_by_key(|node| (balanced || *node != declarer, weight(vhost, queue, *node)));
+    let asked = arguments::integer(table, "x-quorum-initial-group-size");
+    let size = asked.and_then(|size| u64::try_from(size).ok()).unwrap_or(size).max(1);
+    let size = usize::try_from(size).unwrap_or(usize::MAX).min(nodes.len());
+    nodes.truncate(size - usize::from(size % 2 == 0));
+    nodes
+}
+
+/// FNV-1a: the same everywhere and in every version.
+fn weight(vhost: &str, queue: &str, node: NodeId) -> u64 {
+    let parts = [vhost.as_bytes(), &[0], queue.as_bytes(), &[0], &node.0.to_le_bytes()];
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = parts.iter().flat_map(|part| part.iter()).fold(0xcbf2_9ce4_8422_2325, mix);
+    // The last byte alone moves only few bits.
+    (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use amq_protocol_types::FieldTable;
+
+    use super::*;
+    use crate::command::{Command, PutNode};
+    use crate::scene::{integer, table, text};
+
+    fn cluster(full: u64, witnesses: u64) -> State {
+        let mut state = State::new();
+        for id in 1..=full + witnesses {
+            let role = if id <= full { NodeRole::Full } else { NodeRole::Witness };
+            let name = format!("n{id}").into();
+            let put = PutNode { id, name, address: String::new(), role, boot: 1 };
+            state.apply(Command::PutNode(put)).unwrap();
+        }
+        state
+    }
+
+    fn placed(state: &State, queue: &str, arguments: &FieldTable) -> Vec<u64> {
+        let members = members(state, NodeId(2), "/", queue, arguments, GROUP_SIZE);
+        members.into_iter().map(|node| node.0).collect()
+    }
+
+    #[test]
+    fn the_declaring_node_leads_and_the_size_is_odd() {
+        let none = FieldTable::default();
+        assert_eq!(placed(&State::new(), "q", &none), [2], "a node on its own");
+        for (full, expected) in [(1, 1), (2, 1), (3, 3), (4, 3), (5, 3)] {
+            let placed = placed(&cluster(full, 1), "q", &none);
+            assert_eq!(placed.len(), expected, "{full} nodes");
+            assert!(placed.iter().all(|node| *node <= full), "no witness");
+            assert!(full < 2 || placed[0] == 2);
+        }
+        let state = cluster(7, 0);
+        for (size, expected) in [(1, 1), (2, 1), (4, 3), (5, 5), (100, 7), (0, 1)] {
+            let arguments = table([("x-quorum-initial-group-size", integer(size))]);
+            assert_eq!(placed(&state, "q", &arguments).len(), expected, "asked for {size}");
+        }
+    }
+
+    #[test]
+    fn queues_are_spread() {
+        let state = cluster(5, 0);
+        let balanced = table([("x-queue-leader-locator", text("balanced"))]);
+        let (mut led, mut kept) = (BTreeMap::new(), BTreeMap::new());
+        for number in 0..1000 {
+            let placed = placed(&state, &format!("queue-{number}"), &balanced);
+            *led.entry(placed[0]).or_insert(0) += 1;
+            for node in placed {
+                *kept.entry(node).or_insert(0) += 1;
+            }
+        }
+        assert!(led.values().all(|count| (140..260).contains(count)), "{led:?}");
+        assert!(kept.values().all(|count| (500..700).contains(count)), "{kept:?}");
+    }
+}
