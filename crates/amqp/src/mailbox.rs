@@ -65,6 +65,13 @@ impl Mailbox {
         receiver
     }
 
+    /// Waits for events and takes all that are there.
+    pub async fn next(&self) -> Vec<Event> {
+        let (mut events, mut questions) = (Vec::new(), Vec::new());
+        std::future::poll_fn(|context| self.poll_take(context, &mut events, &mut questions)).await;
+        events
+    }
+
     /// Swaps what is there into the emptied `events` and `questions`; if there is nothing,
     /// registers for waking.
     pub(crate) fn poll_take(

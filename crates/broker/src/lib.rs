@@ -34,6 +34,7 @@ mod inbox;
 mod origin;
 mod outlet;
 mod pressure;
+mod replicated;
 mod reply_to;
 mod sizes;
 mod slots;

@@ -26,13 +26,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use amqp::request::Event;
 use journal::op::Lsn;
-use model::id::{ConnectionId, QueueId, Seq};
+use model::id::{ConnectionId, NodeId, QueueId, Seq};
 use model::time::Timestamp;
 use tokio::sync::oneshot;
 
+use crate::replicated::order::Order;
+use crate::replicated::queue::QuorumQueue;
 use crate::shard::command::{Batch, Command, Consumed, Counts, Deleted, Done, Got};
 use crate::shard::confirms::{Confirms, Owed};
 use crate::shard::desk::Desk;
+use crate::shard::profile::Profile;
 use crate::shard::slot::Slot;
 use crate::shard::view::ShardView;
 use crate::totals::Totals;
@@ -47,9 +50,12 @@ pub(crate) fn now() -> Timestamp {
 #[derive(Debug)]
 pub(crate) struct Shard {
     slots: HashMap<QueueId, Box<Slot>>,
+    quorum: HashMap<QueueId, Box<QuorumQueue>>,
     desk: Desk,
     deadlines: BTreeSet<(Timestamp, QueueId)>,
     touched: Vec<QueueId>,
+    /// Quorum queues that this turn has touched.
+    busy: Vec<QueueId>,
     /// Batches of this turn.
     owed: Vec<(Owed, bool)>,
     confirms: Confirms,
@@ -67,9 +73,11 @@ impl Shard {
         let slots = restored.into_iter().map(|slot| (slot.profile.id, Box::new(slot))).collect();
         Self {
             slots,
+            quorum: HashMap::new(),
             desk,
             deadlines: BTreeSet::new(),
             touched,
+            busy: Vec::new(),
             owed: Vec::new(),
             confirms: Confirms::default(),
             durable: Lsn::default(),
@@ -111,6 +119,7 @@ impl Shard {
             self.perform(batch);
         }
         self.tick();
+        self.hand_over_quorum();
         self.hand_over();
         self.pay();
         self.desk.outboxes.flush();
@@ -124,6 +133,14 @@ impl Shard {
         let mut now_events = Vec::new();
         for command in commands {
             match command {
+                Command::Publish(arrival) if self.quorum.contains_key(&arrival.queue) => {
+                    let weight = if bytes > 0 { arrival.weight() } else { 0 };
+                    owed.bytes -= weight;
+                    let from = owed.origin.as_ref();
+                    if let Some(queue) = busy(&mut self.quorum, &mut self.busy, arrival.queue) {
+                        queue.publish(self.desk.now, from, weight, arrival);
+                    }
+                }
                 Command::Publish(arrival) => {
                     let (accepted, durable) = match self.slots.get_mut(&arrival.queue) {
                         Some(slot) => {
@@ -146,7 +163,7 @@ impl Shard {
                     }
                     needs_disk |= durable;
                 }
-                other => self.command(other),
+                other => self.route(other),
             }
         }
         if let Some(origin) = &owed.origin
@@ -157,6 +174,99 @@ impl Shard {
         if owed.bytes > 0 || !owed.confirms.is_empty() || !owed.groups.is_empty() {
             self.owed.push((owed, needs_disk));
         }
+    }
+
+    /// To a quorum queue, if that is what it is for.
+    fn route(&mut self, command: Command) {
+        let queue = command.queue().filter(|queue| self.quorum.contains_key(queue));
+        match queue {
+            Some(queue) => self.quorum_command(queue, command),
+            None => self.command(command),
+        }
+    }
+
+    fn quorum_command(&mut self, id: QueueId, command: Command) {
+        let Some(queue) = busy(&mut self.quorum, &mut self.busy, id) else { return };
+        let desk = &mut self.desk;
+        let now = desk.now;
+        match command {
+            Command::Settle { unsettled, outcome, .. } => queue.settle(now, &unsettled, outcome),
+            Command::Sent { consumer, messages, bytes, .. } => {
+                queue.cast(now, Order::Sent { consumer, messages, bytes });
+            }
+            Command::Limit { consumer, .. } => queue.cast(now, Order::Limit { consumer }),
+            Command::Grant { consumer, count, .. } => {
+                queue.cast(now, Order::Grant { consumer, count });
+            }
+            Command::End { consumer, .. } => queue.cast(now, Order::End { consumer }),
+            Command::Gone { consumer, .. } => queue.gone(desk, consumer),
+            Command::Consume(consume) => queue.consume(desk, *consume),
+            Command::Cancel { consumer, answer, .. } => queue.cancel(now, consumer, answer),
+            Command::Revoke { consumer, .. } => queue.revoke(desk, consumer),
+            Command::Get { connection, no_ack, answer, .. } => {
+                queue.get(now, connection, no_ack, answer);
+            }
+            Command::Purge { answer, .. } => queue.purge(now, answer),
+            Command::Configure(profile) => queue.configure(*profile),
+            Command::Delete { if_unused, if_empty, answer, .. } => {
+                queue.delete(now, if_unused, if_empty, answer);
+            }
+            Command::Remove { .. } => {
+                if let Some(gone) = self.quorum.remove(&id) {
+                    if let Some(deadline) = gone.deadline {
+                        self.deadlines.remove(&(deadline, id));
+                    }
+                    gone.end(&mut self.desk);
+                }
+                self.desk.fabric.delete(id);
+                self.busy.retain(|busy| *busy != id);
+            }
+            Command::Count { answer, .. } => command::answer(answer, Some(queue.counts())),
+            Command::Bodies { bodies, carry, .. } => queue.on_bodies(desk, bodies, carry),
+            Command::Raft { input, .. } => {
+                if let Some(leader) = queue.input(desk, input) {
+                    desk.fabric.announce(id, leader);
+                }
+            }
+            Command::Orders { batch, .. } => queue.orders(batch),
+            Command::Notice(notice) => queue.notice(desk, *notice),
+            Command::Leads { leader, .. } => queue.leads(now, leader),
+            Command::DeadLettered { seq, .. } => queue.dead_lettered(desk, seq),
+            Command::View { answer, .. } => command::answer(answer, Some(queue.view())),
+            // A quorum queue is not used by being declared again.
+            Command::Touch { .. } => {}
+            Command::Publish(_)
+            | Command::Create(_)
+            | Command::Open(_)
+            | Command::Read { .. }
+            | Command::ViewAll { .. }
+            | Command::ConnectionGone { .. }
+            | Command::Lost { .. }
+            | Command::LostForLong { .. }
+            | Command::Stop { .. } => {}
+        }
+    }
+
+    /// Something happens to every quorum queue.
+    fn all_quorum(&mut self, work: impl Fn(&mut QuorumQueue, &mut Desk)) {
+        let mut queues: Vec<QueueId> = self.quorum.keys().copied().collect();
+        queues.sort_unstable();
+        for id in queues {
+            if let Some(queue) = busy(&mut self.quorum, &mut self.busy, id) {
+                work(queue, &mut self.desk);
+            }
+        }
+    }
+
+    fn open_quorum(&mut self, profile: Profile, new: bool) {
+        let id = profile.id;
+        let queue = QuorumQueue::open(profile, &self.desk, new, self.desk.now);
+        self.quorum.insert(id, Box::new(queue));
+        busy(&mut self.quorum, &mut self.busy, id);
+    }
+
+    fn lost(&mut self, node: NodeId) {
+        self.all_quorum(|queue, desk| queue.lost(desk.now, node));
     }
 
     fn command(&mut self, command: Command) {
@@ -210,6 +320,10 @@ impl Shard {
             Command::Purge { queue, answer } => {
                 command::answer(answer, self.with(queue, Slot::purge));
             }
+            Command::Create(profile) if profile.quorum.is_some() => {
+                self.open_quorum(*profile, true);
+            }
+            Command::Open(profile) => self.open_quorum(*profile, false),
             Command::Create(profile) => {
                 let id = profile.id;
                 let slot = Box::new(Slot::new(*profile, self.desk.now));
@@ -251,8 +365,18 @@ impl Shard {
             Command::View { queue, answer } => {
                 command::answer(answer, self.slots.get(&queue).map(|slot| slot.view()));
             }
+            // The queue is gone.
+            Command::Remove { .. }
+            | Command::Bodies { .. }
+            | Command::Raft { .. }
+            | Command::Orders { .. }
+            | Command::Notice(_)
+            | Command::Leads { .. } => {}
+            Command::Lost { node } => self.lost(node),
+            Command::LostForLong { node } => self.all_quorum(|queue, _| queue.lost_for_long(node)),
             Command::ViewAll { answer } => {
                 let mut queues: Vec<_> = self.slots.values().map(|slot| slot.view()).collect();
+                queues.extend(self.quorum.values().map(|queue| queue.view()));
                 queues.sort_by_key(|queue| queue.id);
                 command::answer(answer, ShardView { queues });
             }
@@ -273,6 +397,7 @@ impl Shard {
         for queue in queues {
             self.with(queue, |slot, desk| slot.connection_gone(desk, connection));
         }
+        self.all_quorum(|queue, desk| queue.connection_gone(desk, connection));
     }
 
     /// Works on a queue, if it is there.
@@ -297,6 +422,28 @@ impl Shard {
                 slot.deadline = None;
                 touch(&mut self.touched, slot);
                 slot.tick(&mut self.desk);
+            } else if let Some(known) = busy(&mut self.quorum, &mut self.busy, queue) {
+                known.deadline = None;
+                known.tick(self.desk.now);
+            }
+        }
+    }
+
+    /// Quorum queues send, propose and tell what they have gathered.
+    fn hand_over_quorum(&mut self) {
+        for id in std::mem::take(&mut self.busy) {
+            let Some(queue) = self.quorum.get_mut(&id) else { continue };
+            queue.touched = false;
+            queue.hand_over(&mut self.desk);
+            let deadline = queue.next_deadline();
+            if deadline != queue.deadline {
+                if let Some(old) = queue.deadline {
+                    self.deadlines.remove(&(old, id));
+                }
+                if let Some(new) = deadline {
+                    self.deadlines.insert((new, id));
+                }
+                queue.deadline = deadline;
             }
         }
     }
@@ -360,7 +507,7 @@ impl Shard {
     fn evict(&mut self) {
         let budget = self.desk.budget.cached;
         let goal = budget - budget / 8;
-        let queues = self.slots.len().max(1) as u64;
+        let queues = (self.slots.len() + self.quorum.len()).max(1) as u64;
         // A few busy queues may have more than their share, unless all together have too much.
         for shares in [queues.min(16), queues] {
             if self.desk.weight.cached <= goal {
@@ -374,6 +521,13 @@ impl Shard {
                 slot.synced(self.durable, goal / shares);
                 slot.report(&mut self.desk);
             }
+            #[expect(
+                clippy::iter_over_hash_type,
+                reason = "each queue drops its own, in any order"
+            )]
+            for queue in self.quorum.values_mut() {
+                queue.synced(&mut self.desk, self.durable, goal / shares);
+            }
         }
     }
 }
@@ -383,4 +537,18 @@ fn touch(touched: &mut Vec<QueueId>, slot: &mut Slot) {
         slot.touched = true;
         touched.push(slot.profile.id);
     }
+}
+
+/// A quorum queue, to be looked at again at the end of the turn.
+fn busy<'a>(
+    quorum: &'a mut HashMap<QueueId, Box<QuorumQueue>>,
+    list: &mut Vec<QueueId>,
+    id: QueueId,
+) -> Option<&'a mut QuorumQueue> {
+    let queue = quorum.get_mut(&id)?;
+    if !queue.touched {
+        queue.touched = true;
+        list.push(id);
+    }
+    Some(queue)
 }

@@ -228,6 +228,8 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
             inbox: Arc::clone(shards.inbox(index)),
             shards: Arc::clone(&shards),
             router: Arc::clone(&node.router),
+            fabric: Arc::new(crate::replicated::fabric::Nowhere),
+            publish_timeout: model::time::Millis(10_000),
             chores: chores.clone(),
             consumers: Arc::clone(&node.consumers),
         };

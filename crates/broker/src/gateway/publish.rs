@@ -19,9 +19,6 @@ use crate::reply_to;
 use crate::router::{MessageContent, parse_expiration};
 use crate::shard::command::{Arrival, Command, Content, Done, Settlement};
 
-/// What a message costs in flight beyond its bytes.
-const IN_FLIGHT_OVERHEAD: usize = 256;
-
 /// Who hears what becomes of a publish.
 enum Audience {
     /// Nobody: the channel is not in confirm mode.
@@ -266,7 +263,7 @@ impl Gateway {
             return;
         }
         self.counted.routed += 1;
-        let bytes = publish.message.encoded_len() + IN_FLIGHT_OVERHEAD;
+        let bytes = publish.message.encoded_len() + Arrival::OVERHEAD;
         let done = self.done(audience, targets.len());
         let arrival = |queue, content, done| Arrival {
             queue,

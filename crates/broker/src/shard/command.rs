@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use amqp::request::{ChannelId, Flow, Outcome, Unsettled};
 use bytes::Bytes;
-use model::id::{ConnectionId, ConsumerId, QueueId, Seq};
+use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, Seq};
 use model::message::Message;
 use model::time::Millis;
 use tokio::sync::oneshot;
 
 use crate::origin::{Group, Origin};
+use crate::replicated::client::Leader;
+use crate::replicated::notice::Notice;
+use crate::replicated::queue::Input;
 use crate::shard::profile::Profile;
 use crate::shard::view::{QueueView, ShardView};
 
@@ -62,16 +65,34 @@ pub(crate) enum Command {
     Purge { queue: QueueId, answer: oneshot::Sender<Option<u64>> },
     /// A new queue.
     Create(Box<Profile>),
+    /// A quorum queue that is known from before the start.
+    Open(Box<Profile>),
     /// Its policies or its dead-letter target changed.
     Configure(Box<Profile>),
     /// Asks whether the queue may be deleted, and if so stops it: from then on it takes nothing.
     Delete { queue: QueueId, if_unused: bool, if_empty: bool, answer: oneshot::Sender<Deleted> },
+    /// The queue is gone from the topology: forget it. (Quorum queues; a classic one is deleted.)
+    Remove { queue: QueueId },
     /// It was declared again: it is not idle.
     Touch { queue: QueueId },
     /// Counts for declare-ok.
     Count { queue: QueueId, answer: oneshot::Sender<Option<Counts>> },
     /// Bodies that were read back.
     Read { queue: QueueId, bodies: Vec<(Seq, Option<Bytes>)> },
+    /// Bodies of a quorum queue that were read back; `carry`: to get records of their own.
+    Bodies { queue: QueueId, bodies: Vec<(Seq, Option<Message>)>, carry: bool },
+    /// The host of a quorum queue's group has something for its member here.
+    Raft { queue: QueueId, input: Input },
+    /// Another node's orders for a quorum queue that this node leads.
+    Orders { queue: QueueId, batch: Bytes },
+    /// The leader of a quorum queue tells something.
+    Notice(Box<Notice>),
+    /// A node says that it leads a quorum queue.
+    Leads { queue: QueueId, leader: Leader },
+    /// A node is lost: what it led has no leader. Goes to every shard.
+    Lost { node: NodeId },
+    /// A node is lost for too long: its consumers are gone. Goes to every shard.
+    LostForLong { node: NodeId },
     /// A dead-lettered message has reached its target, or had none.
     DeadLettered { queue: QueueId, seq: Seq },
     /// A look at one queue.
@@ -81,6 +102,46 @@ pub(crate) enum Command {
     /// Stop after this; everything that was handed to the journal stays handed.
     /// The answer: up to which message each queue may have handed out.
     Stop { answer: oneshot::Sender<Vec<(QueueId, Seq)>> },
+}
+
+impl Command {
+    /// The one queue that it is for, if it is for one.
+    pub(crate) fn queue(&self) -> Option<QueueId> {
+        match self {
+            Self::Publish(arrival) => Some(arrival.queue),
+            Self::Consume(consume) => Some(consume.queue),
+            Self::Create(profile) | Self::Open(profile) | Self::Configure(profile) => {
+                Some(profile.id)
+            }
+            Self::Notice(notice) => Some(notice.queue),
+            Self::Settle { queue, .. }
+            | Self::Sent { queue, .. }
+            | Self::Limit { queue, .. }
+            | Self::Grant { queue, .. }
+            | Self::End { queue, .. }
+            | Self::Gone { queue, .. }
+            | Self::Cancel { queue, .. }
+            | Self::Revoke { queue, .. }
+            | Self::Get { queue, .. }
+            | Self::Purge { queue, .. }
+            | Self::Delete { queue, .. }
+            | Self::Remove { queue }
+            | Self::Touch { queue }
+            | Self::Count { queue, .. }
+            | Self::Read { queue, .. }
+            | Self::Bodies { queue, .. }
+            | Self::Raft { queue, .. }
+            | Self::Orders { queue, .. }
+            | Self::Leads { queue, .. }
+            | Self::DeadLettered { queue, .. }
+            | Self::View { queue, .. } => Some(*queue),
+            Self::ConnectionGone { .. }
+            | Self::Lost { .. }
+            | Self::LostForLong { .. }
+            | Self::ViewAll { .. }
+            | Self::Stop { .. } => None,
+        }
+    }
 }
 
 /// Answers somebody who may be gone.
@@ -99,6 +160,16 @@ pub(crate) struct Arrival {
     /// From the `expiration` property.
     pub(crate) ttl: Option<Millis>,
     pub(crate) done: Done,
+}
+
+impl Arrival {
+    /// What it counts among its connection's bytes in flight.
+    pub(crate) fn weight(&self) -> usize {
+        self.content.message().encoded_len() + Self::OVERHEAD
+    }
+
+    /// What a message costs in flight beyond its bytes.
+    pub(crate) const OVERHEAD: usize = 256;
 }
 
 /// A message, alone or on its way to several queues.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use bytes::Bytes;
 use journal::journal::Journal;
 use journal::op::Op;
 use model::id::{QueueId, Seq};
@@ -15,6 +16,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::death::{self, Death};
 use crate::inbox::Inbox;
 use crate::origin::{Group, Then};
+use crate::replicated::containers::Place;
+use crate::replicated::fabric::Fabric;
+use crate::replicated::order;
 use crate::router::Router;
 use crate::shard::bodies::Weight;
 use crate::shard::command::{Arrival, Batch, Command, Content, Done};
@@ -56,6 +60,9 @@ pub(crate) struct Desk {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) shards: Arc<Shards>,
     pub(crate) router: Arc<Router>,
+    pub(crate) fabric: Arc<dyn Fabric>,
+    /// How long a publish may wait for the leader of a quorum queue.
+    pub(crate) publish_timeout: model::time::Millis,
     pub(crate) chores: UnboundedSender<Chore>,
     /// Subscriptions of the node.
     pub(crate) consumers: Arc<AtomicU64>,
@@ -100,6 +107,32 @@ impl Desk {
         });
     }
 
+    /// Reads bodies of a quorum queue from the records of its log, on a thread that may block, and
+    /// posts them back. `places` are sorted by place.
+    pub(crate) fn read_places(&self, queue: QueueId, places: Vec<(Seq, Place)>, carry: bool) {
+        let (journal, inbox) = (Arc::clone(&self.journal), Arc::clone(&self.inbox));
+        tokio::task::spawn_blocking(move || {
+            let mut positions: Vec<Seq> = places.iter().map(|(_, place)| place.position).collect();
+            positions.dedup();
+            let mut read = Vec::with_capacity(positions.len());
+            journal.read(queue.into(), &positions, &mut read);
+            let mut bodies = Vec::with_capacity(places.len());
+            let mut rest = places.as_slice();
+            for (position, record) in positions.into_iter().zip(read) {
+                let count = rest.iter().take_while(|(_, at)| at.position == position).count();
+                let (here, behind) = rest.split_at(count);
+                rest = behind;
+                let messages = record.ok().and_then(|bytes| messages_of(bytes, here));
+                if messages.is_none() {
+                    tracing::debug!(%queue, %position, "cannot read back a record of messages");
+                }
+                let mut messages = messages.into_iter().flatten();
+                bodies.extend(here.iter().map(|(seq, _)| (*seq, messages.next())));
+            }
+            inbox.post(Batch::one(Command::Bodies { queue, bodies, carry }));
+        });
+    }
+
     /// Sends a dead message on. Returns whether it is under way: then
     /// [`Command::DeadLettered`] follows. Otherwise it had no target and is gone.
     pub(crate) fn dead_letter(
@@ -140,5 +173,14 @@ impl Desk {
             self.shards.post(queue, Batch::one(Command::Publish(arrival)));
         }
         true
+    }
+}
+
+/// The messages at these places of one record.
+fn messages_of(record: Bytes, places: &[(Seq, Place)]) -> Option<Vec<Message>> {
+    let ordinals: Option<Vec<u32>> = places.iter().map(|(_, place)| place.ordinal).collect();
+    match ordinals {
+        Some(ordinals) => order::message_at(record, &ordinals).ok(),
+        None => Message::decode(record).ok().map(|message| vec![message]),
     }
 }

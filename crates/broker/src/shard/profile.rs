@@ -1,7 +1,7 @@
 //! What a shard knows of a queue besides its messages.
 
 use metadata::objects::Name;
-use model::id::QueueId;
+use model::id::{NodeId, QueueId};
 use queue::settings::Settings;
 
 /// A queue's declaration with its policies merged in, as far as its shard needs it.
@@ -14,6 +14,8 @@ pub(crate) struct Profile {
     pub(crate) durable: bool,
     pub(crate) settings: Settings,
     pub(crate) dead_letter: Option<DeadLetterTarget>,
+    /// The first members of a quorum queue.
+    pub(crate) quorum: Option<Vec<NodeId>>,
 }
 
 /// Where dead messages go.

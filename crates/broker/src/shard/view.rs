@@ -25,6 +25,26 @@ pub(crate) struct QueueView {
     pub(crate) used_at: u64,
 }
 
+impl QueueView {
+    /// A queue that nothing is known of.
+    pub(crate) fn empty(id: QueueId) -> Self {
+        Self {
+            id,
+            ready: 0,
+            unsettled: 0,
+            ready_bytes: 0,
+            unsettled_bytes: 0,
+            in_memory: 0,
+            in_memory_bytes: 0,
+            persistent: 0,
+            consumers: Vec::new(),
+            active: None,
+            counters: Counters::default(),
+            used_at: 0,
+        }
+    }
+}
+
 /// One consumer, now.
 #[derive(Debug, Clone)]
 pub(crate) struct ConsumerView {

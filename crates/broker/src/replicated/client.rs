@@ -1,0 +1,496 @@
+//! One node's side of a queue whose leader may be anywhere: what this node's connections want of
+//! it, numbered, on its way, and not yet answered; and where its deliveries go.
+//!
+//! ```text
+//!  connections ─► ask ─► Courier ─ batches ─► leader
+//!  connections ◄─ confirms, answers, deliveries ◄─ Notice ─┘
+//! ```
+//!
+//! It is pure: what has to be sent is taken from it, and what has to be told to connections goes
+//! through the shard's outboxes and the senders that came with the questions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use amqp::request::{ChannelId, Delivery, Error, Event};
+use bytes::{Bytes, BytesMut};
+use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, Seq};
+use model::time::Timestamp;
+use tokio::sync::oneshot;
+
+use crate::origin::Origin;
+use crate::replicated::notice::{Item, Notice, Reply};
+use crate::replicated::numbered::{Courier, Sender};
+use crate::replicated::order::{self, Order, Run};
+use crate::shard::command::{Consumed, Deleted, Done, Got, answer};
+use crate::shard::confirms::{Confirms, Owed};
+use crate::shard::outboxes::{OutboxId, Outboxes};
+
+/// Most orders, and bytes of them, in one batch to the leader.
+const BATCH_ORDERS: usize = 4096;
+
+/// Without any answer for so long, what is under way is sent again.
+const RESEND: u64 = 5000;
+/// After so long without a leader, the one that this node's member has heard of is taken for it.
+const TAKE_HINT: u64 = 1000;
+
+/// Who leads, as far as this node knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leader {
+    pub(crate) node: NodeId,
+    pub(crate) term: u64,
+}
+
+/// Whom an order answers to.
+#[derive(Debug)]
+pub(crate) enum Asker {
+    Nobody,
+    /// A publish: its connection, and the bytes that it has in flight.
+    Publisher {
+        origin: Option<Arc<Origin>>,
+        bytes: usize,
+        done: Done,
+    },
+    Consume(ConsumerId, oneshot::Sender<Consumed>),
+    Cancel(ConsumerId, oneshot::Sender<bool>),
+    Get(oneshot::Sender<Got>),
+    Purge(oneshot::Sender<Option<u64>>),
+    Delete(oneshot::Sender<Deleted>),
+}
+
+#[derive(Debug)]
+struct Pending {
+    order: Order,
+    asker: Asker,
+    since: Timestamp,
+}
+
+/// A consumer of this node.
+#[derive(Debug)]
+struct Seat {
+    outbox: OutboxId,
+    connection: ConnectionId,
+    channel: ChannelId,
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Client {
+    queue: QueueId,
+    me: Sender,
+    leader: Option<Leader>,
+    /// Who probably leads.
+    hint: Option<Leader>,
+    /// When something last went on: an answer, another leader, or the first order of several.
+    moved_at: Timestamp,
+    courier: Courier<Pending>,
+    /// Questions that were performed and whose answers are still to come.
+    asking: BTreeMap<u64, Asker>,
+    seats: BTreeMap<ConsumerId, Seat>,
+    /// Settled since the present leader was asked to deliver again: not to be delivered again.
+    settled: Option<BTreeSet<(Option<ConsumerId>, Seq)>>,
+}
+
+impl Client {
+    /// Nothing is under way. The first order of every start is [`Order::Hello`].
+    pub(crate) fn new(queue: QueueId, me: Sender) -> Self {
+        Self {
+            queue,
+            me,
+            leader: None,
+            hint: None,
+            moved_at: Timestamp(0),
+            courier: Courier::default(),
+            asking: BTreeMap::new(),
+            seats: BTreeMap::new(),
+            settled: None,
+        }
+    }
+
+    /// This start of this node.
+    pub(crate) fn me(&self) -> Sender {
+        self.me
+    }
+
+    /// The broker ends a consumer: its client is told.
+    pub(crate) fn revoke(&mut self, outboxes: &mut Outboxes, consumer: ConsumerId) {
+        self.tell(outboxes, consumer, |channel| Event::ConsumerCancelled { channel, consumer });
+        self.unseat(outboxes, consumer);
+    }
+
+    /// Who leads.
+    pub(crate) fn leader(&self) -> Option<Leader> {
+        self.leader
+    }
+
+    /// Takes an order.
+    pub(crate) fn order(&mut self, now: Timestamp, order: Order, asker: Asker) {
+        if self.courier.len() == 0 && self.courier_is_new() {
+            self.push(now, Order::Hello, Asker::Nobody);
+        }
+        if let (Some(settled), Order::Settle { runs, .. }) = (&mut self.settled, &order) {
+            for run in runs {
+                settled.extend((run.first.0..=run.last.0).map(|seq| (run.holder, Seq(seq))));
+            }
+        }
+        self.push(now, order, asker);
+    }
+
+    fn courier_is_new(&self) -> bool {
+        self.courier.next() == 1
+    }
+
+    fn push(&mut self, now: Timestamp, order: Order, asker: Asker) {
+        if self.courier.len() == 0 {
+            self.moved_at = now;
+        }
+        self.courier.push(Pending { order, asker, since: now });
+    }
+
+    /// A consumer of this node that is about to subscribe.
+    pub(crate) fn seat(
+        &mut self,
+        outboxes: &mut Outboxes,
+        consumer: ConsumerId,
+        origin: &Arc<Origin>,
+        channel: ChannelId,
+    ) {
+        let outbox = outboxes.join(origin);
+        if let Some(old) =
+            self.seats.insert(consumer, Seat { outbox, connection: origin.id, channel })
+        {
+            outboxes.leave(old.outbox);
+        }
+    }
+
+    /// A consumer of this node is gone.
+    pub(crate) fn unseat(&mut self, outboxes: &mut Outboxes, consumer: ConsumerId) {
+        if let Some(seat) = self.seats.remove(&consumer) {
+            outboxes.leave(seat.outbox);
+        }
+    }
+
+    /// A connection is gone: its consumers here are. Returns whether the queue may hold something
+    /// for it: it has consumers, or has ever been asked from here.
+    pub(crate) fn leave(&mut self, outboxes: &mut Outboxes, connection: ConnectionId) -> bool {
+        let gone: Vec<ConsumerId> = self
+            .seats
+            .iter()
+            .filter(|(_, seat)| seat.connection == connection)
+            .map(|(consumer, _)| *consumer)
+            .collect();
+        for consumer in gone {
+            self.unseat(outboxes, consumer);
+        }
+        !self.courier_is_new()
+    }
+
+    /// Learns who leads. Everything without an answer goes to the new one, in order, and what this
+    /// node's consumers hold is asked for again.
+    pub(crate) fn follow(&mut self, now: Timestamp, leader: Option<Leader>) {
+        if leader == self.leader {
+            return;
+        }
+        self.moved_at = now;
+        let had_one = self.leader.is_some() || self.settled.is_some() || self.courier.next() > 1;
+        self.leader = leader;
+        self.courier.rewind();
+        if leader.is_some() && had_one {
+            self.settled = Some(BTreeSet::new());
+            let consumers = self.seats.keys().copied().collect();
+            self.push(now, Order::Attach { consumers }, Asker::Nobody);
+        }
+    }
+
+    /// The member of this node has heard that somebody leads.
+    pub(crate) fn hint(&mut self, leader: Option<Leader>) {
+        self.hint = leader;
+    }
+
+    /// When [`Client::tick`] has something to do, if nothing happens before.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        if self.courier.len() == 0 {
+            return None;
+        }
+        match (self.leader, self.hint) {
+            (Some(_), _) => Some(Timestamp(self.moved_at.0 + RESEND)),
+            (None, Some(_)) => Some(Timestamp(self.moved_at.0 + TAKE_HINT)),
+            (None, None) => None,
+        }
+    }
+
+    /// Nothing has gone on for a while: something was lost on the way.
+    pub(crate) fn tick(&mut self, now: Timestamp) {
+        if self.deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        self.moved_at = now;
+        match self.leader {
+            Some(_) => self.courier.rewind(),
+            None => self.follow(now, self.hint),
+        }
+    }
+
+    /// The next batch for the leader, encoded; `None`: there is nothing to send, or nobody leads.
+    pub(crate) fn batch(&mut self) -> Option<(Leader, Bytes)> {
+        let leader = self.leader?;
+        let me = self.me;
+        let (first, pending) = self.courier.send(BATCH_ORDERS)?;
+        let mut weight = 28;
+        let pending: Vec<&Order> = pending.map(|pending| &pending.order).collect();
+        weight += pending.iter().map(|order| order.weight()).sum::<usize>();
+        let mut out = BytesMut::with_capacity(weight);
+        order::write_batch(&mut out, me, first, pending.into_iter());
+        Some((leader, out.freeze()))
+    }
+
+    /// The leader has something to tell. Returns how many publishes were confirmed by it.
+    pub(crate) fn notice(
+        &mut self,
+        now: Timestamp,
+        outboxes: &mut Outboxes,
+        notice: Notice,
+    ) -> u64 {
+        let current = self.leader.is_some_and(|leader| leader.term == notice.term);
+        if !current || notice.boot != self.me.boot {
+            return 0;
+        }
+        self.moved_at = now;
+        let Notice { upto, expected, items, .. } = notice;
+        let mut confirmed = 0;
+        if upto > 0 {
+            confirmed = self.performed(upto, &items);
+        }
+        if expected > 0 {
+            self.courier.rewind_to(expected);
+        }
+        for item in items {
+            self.item(outboxes, item);
+        }
+        confirmed
+    }
+
+    fn performed(&mut self, upto: u64, items: &[Item]) -> u64 {
+        let refused: BTreeSet<u64> = items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Refused { number } => Some(*number),
+                _ => None,
+            })
+            .collect();
+        let mut confirmed = 0;
+        let mut owed = Owed::default();
+        for (number, pending) in self.courier.answered(upto) {
+            match pending.asker {
+                Asker::Nobody => {}
+                Asker::Publisher { origin, bytes, done } => {
+                    let same = match (&owed.origin, &origin) {
+                        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                        (None, None) => true,
+                        _ => false,
+                    };
+                    if !same {
+                        confirmed += Confirms::pay_now(std::mem::take(&mut owed));
+                        owed.origin = origin;
+                    }
+                    owed.bytes += bytes;
+                    if !refused.contains(&number) {
+                        match done {
+                            Done::Nothing => {}
+                            Done::Confirm { channel, number } => {
+                                owed.confirms.push((channel, number));
+                            }
+                            Done::Group(group) => owed.groups.push(group),
+                        }
+                    } else {
+                        refuse(owed.origin.as_deref(), done);
+                    }
+                }
+                asker => {
+                    self.asking.insert(number, asker);
+                }
+            }
+        }
+        confirmed + Confirms::pay_now(owed)
+    }
+
+    fn item(&mut self, outboxes: &mut Outboxes, item: Item) {
+        match item {
+            Item::Refused { .. } => {}
+            Item::Reply { number, reply } => {
+                if let Some(asker) = self.asking.remove(&number) {
+                    self.reply(outboxes, asker, reply);
+                }
+            }
+            Item::Deliver { consumer, seq, redelivered, again, message } => {
+                let Some(seat) = self.seats.get(&consumer) else { return };
+                let is_settled = |settled: &BTreeSet<_>| settled.contains(&(Some(consumer), seq));
+                if again && self.settled.as_ref().is_some_and(is_settled) {
+                    return;
+                }
+                let delivery = Delivery {
+                    channel: seat.channel,
+                    consumer: Some(consumer),
+                    queue: self.queue,
+                    seq,
+                    redelivered,
+                    message,
+                };
+                let event =
+                    if again { Event::DeliverAgain(delivery) } else { Event::Deliver(delivery) };
+                outboxes.push(seat.outbox, event);
+            }
+            Item::Attached => self.settled = None,
+            Item::Cancelled { consumer } => {
+                self.tell(outboxes, consumer, |channel| Event::ConsumerCancelled {
+                    channel,
+                    consumer,
+                });
+                self.unseat(outboxes, consumer);
+            }
+            Item::TimedOut { consumer, code, text } => {
+                self.tell(outboxes, consumer, |channel| Event::ConsumerTimedOut {
+                    channel,
+                    consumer,
+                    error: Error { code, text },
+                });
+            }
+            Item::Demand { consumer } => {
+                self.tell(outboxes, consumer, |channel| Event::Demand { channel, consumer });
+            }
+            Item::GrantUnused { consumer, count } => {
+                self.tell(outboxes, consumer, |channel| Event::GrantUnused {
+                    channel,
+                    consumer,
+                    count,
+                });
+            }
+        }
+    }
+
+    fn tell(
+        &self,
+        outboxes: &mut Outboxes,
+        consumer: ConsumerId,
+        event: impl FnOnce(ChannelId) -> Event,
+    ) {
+        if let Some(seat) = self.seats.get(&consumer) {
+            outboxes.push(seat.outbox, event(seat.channel));
+        }
+    }
+
+    fn reply(&mut self, outboxes: &mut Outboxes, asker: Asker, reply: Reply) {
+        match (asker, reply) {
+            (Asker::Consume(consumer, to), Reply::Consumed(consumed)) => {
+                if consumed != Consumed::Done {
+                    self.unseat(outboxes, consumer);
+                }
+                answer(to, consumed);
+            }
+            (Asker::Cancel(consumer, to), Reply::Cancelled) => {
+                self.unseat(outboxes, consumer);
+                // What was gathered for the consumer before leaves before the answer.
+                outboxes.flush();
+                answer(to, false);
+            }
+            (Asker::Get(to), Reply::Got { seq, redelivered, message, remaining }) => {
+                let got = Got::Message { seq, redelivered, message, remaining };
+                if let Err(Got::Message { .. }) = to.send(got) {
+                    // Its connection is gone: nobody will settle it.
+                    let runs = vec![Run { holder: None, first: seq, last: seq }];
+                    let outcome = crate::shard::command::Settlement::Lost;
+                    self.push(Timestamp(0), Order::Settle { runs, outcome }, Asker::Nobody);
+                }
+            }
+            (Asker::Get(to), Reply::SingleActive) => answer(to, Got::SingleActive),
+            (Asker::Get(to), _) => answer(to, Got::Empty),
+            (Asker::Purge(to), Reply::Purged(count)) => answer(to, Some(count)),
+            (Asker::Delete(to), Reply::Deleted(deleted)) => answer(to, deleted),
+            // An answer to another question: the asker learns that there is none.
+            (_, _) => {}
+        }
+    }
+
+    /// Publishes that have waited since before `oldest` are refused; they may or may not have
+    /// reached the queue. Returns how many.
+    pub(crate) fn refuse_older(&mut self, oldest: Timestamp) -> u64 {
+        let mut refused = 0;
+        for pending in self.courier.waiting_mut() {
+            if pending.since >= oldest {
+                break;
+            }
+            if let Asker::Publisher { origin, bytes, done } =
+                std::mem::replace(&mut pending.asker, Asker::Nobody)
+            {
+                refuse(origin.as_deref(), done);
+                if let Some(origin) = &origin {
+                    origin.in_flight.settle(bytes);
+                }
+                // Its number stays, so that those behind it have theirs.
+                pending.order = Order::Nothing;
+                refused += 1;
+            }
+        }
+        refused
+    }
+
+    /// When the oldest publish that has no answer came.
+    pub(crate) fn oldest_publish(&self) -> Option<Timestamp> {
+        self.courier
+            .waiting()
+            .find(|pending| matches!(pending.asker, Asker::Publisher { .. }))
+            .map(|pending| pending.since)
+    }
+
+    /// The queue is gone: publishes are as good as taken and then deleted, questions find nothing,
+    /// and consumers are told.
+    pub(crate) fn end(mut self, outboxes: &mut Outboxes) -> u64 {
+        let mut confirmed = 0;
+        for pending in self.courier.give_up() {
+            match pending.asker {
+                Asker::Publisher { origin, bytes, done } => {
+                    let mut owed = Owed { origin, bytes, ..Owed::default() };
+                    match done {
+                        Done::Nothing => {}
+                        Done::Confirm { channel, number } => owed.confirms.push((channel, number)),
+                        Done::Group(group) => owed.groups.push(group),
+                    }
+                    confirmed += Confirms::pay_now(owed);
+                }
+                asker => no_queue(asker),
+            }
+        }
+        for asker in std::mem::take(&mut self.asking).into_values() {
+            no_queue(asker);
+        }
+        for (consumer, seat) in std::mem::take(&mut self.seats) {
+            let channel = seat.channel;
+            outboxes.push(seat.outbox, Event::ConsumerCancelled { channel, consumer });
+            outboxes.leave(seat.outbox);
+        }
+        confirmed
+    }
+}
+
+fn refuse(origin: Option<&Origin>, done: Done) {
+    match done {
+        Done::Nothing => {}
+        Done::Confirm { channel, number } => {
+            if let Some(origin) = origin {
+                origin.outlet.post_one(Event::Confirmed { channel, number, accepted: false });
+            }
+        }
+        Done::Group(group) => group.answer(false),
+    }
+}
+
+fn no_queue(asker: Asker) {
+    match asker {
+        Asker::Nobody | Asker::Publisher { .. } => {}
+        Asker::Consume(_, to) => answer(to, Consumed::NoQueue),
+        Asker::Cancel(_, to) => answer(to, false),
+        Asker::Get(to) => answer(to, Got::NoQueue),
+        Asker::Purge(to) => answer(to, None),
+        Asker::Delete(to) => answer(to, Deleted::NoQueue),
+    }
+}

@@ -1,0 +1,62 @@
+//! What shards need of the cluster: ways to other nodes, and the Raft groups of this one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model::id::{NodeId, QueueId};
+use quorum::member::Member;
+
+use crate::replicated::client::Leader;
+use crate::replicated::notice::Notice;
+use crate::replicated::numbered::Sender;
+
+/// See the module head. Nothing here waits.
+pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
+    /// This start of this node.
+    fn me(&self) -> Sender;
+
+    /// Sends a batch of orders to the node that leads a queue. If it cannot be reached the batch is
+    /// lost, and the shards hear that the node is.
+    fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes);
+
+    /// Sends what a leader tells a node.
+    fn notice(&self, to: NodeId, notice: &Notice);
+
+    /// Proposes an entry; `false`: this node does not lead the group.
+    fn propose(&self, queue: QueueId, entry: Bytes) -> bool;
+
+    /// Tells all other nodes, and those that come later, that this one leads a queue.
+    fn announce(&self, queue: QueueId, leader: Leader);
+
+    /// Starts this node's member of a queue's group. `first`: the group is new, these are its
+    /// members, and the first of them founds it.
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Option<Vec<NodeId>>);
+
+    /// Ends this node's member for good; what the journal has of it is dropped.
+    fn delete(&self, queue: QueueId);
+}
+
+/// A node without any groups.
+#[derive(Debug)]
+pub(crate) struct Nowhere;
+
+impl Fabric for Nowhere {
+    fn me(&self) -> Sender {
+        Sender { node: NodeId(1), boot: 1 }
+    }
+
+    fn orders(&self, _: NodeId, _: QueueId, _: Bytes) {}
+
+    fn notice(&self, _: NodeId, _: &Notice) {}
+
+    fn propose(&self, _: QueueId, _: Bytes) -> bool {
+        false
+    }
+
+    fn announce(&self, _: QueueId, _: Leader) {}
+
+    fn start(&self, _: QueueId, _: Arc<dyn Member>, _: Option<Vec<NodeId>>) {}
+
+    fn delete(&self, _: QueueId) {}
+}

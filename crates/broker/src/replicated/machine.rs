@@ -1,0 +1,448 @@
+//! The replicated state of one quorum queue: the queue machine, and what makes orders of many nodes
+//! take effect once.
+//!
+//! ```text
+//!  entry of the log ─► ledger: new, repeat, gap ─► queue machine ─► outputs
+//! ```
+//!
+//! Every member applies every entry and comes to the same state; the leader alone performs the
+//! outputs, except that bodies are released everywhere. It is pure: time is the leader's stamp.
+//!
+//! Every publish of an entry gets a name, also one that is refused or comes a second time, so that
+//! a name and its place in the log follow from each other.
+
+mod state;
+
+use std::collections::BTreeMap;
+
+use amqp::request::{Flow, Outcome};
+use bytes::Bytes;
+use model::id::{ConnectionId, ConsumerId, NodeId, Seq};
+use model::time::Timestamp;
+use queue::command::{
+    Arrival, Command, Outcome as QueueOutcome, Reply as QueueReply, Subscription,
+};
+use queue::effect::Effect;
+use queue::queue::Queue;
+use queue::settings::{Settings, Style};
+
+use crate::replicated::notice::Reply;
+use crate::replicated::numbered::{Ledger, Sender, Verdict};
+use crate::replicated::order::{self, Malformed, OWN, Order, Published, Run, Subscribed};
+use crate::shard::command::{Consumed, Deleted, Settlement};
+
+/// What an entry brings about, in order.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A publish got this name; the queue has taken it.
+    Stored { seq: Seq, published: Published },
+    /// A publish got this name and is not here: it was refused, or is here under another one.
+    Dropped { seq: Seq },
+    /// The queue machine's effects.
+    Effect(Effect),
+    /// The publisher is refused.
+    Refused { sender: Sender, number: u64 },
+    /// A question is answered.
+    Reply { sender: Sender, number: u64, reply: Reply },
+    /// A message for `basic.get`.
+    Got(Got),
+    /// A consumer that held this before may not have got it.
+    Again { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32 },
+    /// All of the sender's consumers have got what they hold once more; these are unknown here.
+    Attached { sender: Sender, unknown: Vec<ConsumerId> },
+    /// A consumer is gone.
+    Unsubscribed { consumer: ConsumerId },
+    /// Orders of a sender up to this number have been performed.
+    Done { sender: Sender, upto: u64 },
+    /// A number is missing.
+    Gap { sender: Sender, expected: u64 },
+}
+
+/// A message that was taken by `basic.get`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Got {
+    pub(crate) sender: Sender,
+    pub(crate) number: u64,
+    pub(crate) connection: ConnectionId,
+    pub(crate) seq: Seq,
+    pub(crate) redelivered: bool,
+    pub(crate) delivery_count: u32,
+    pub(crate) remaining: u64,
+    pub(crate) no_ack: bool,
+}
+
+/// See the module head.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    queue: Queue,
+    ledger: Ledger,
+    /// The name of the last publish.
+    last: Seq,
+    /// The highest stamp: time never runs backwards here.
+    stamp: Timestamp,
+    subscribed: BTreeMap<ConsumerId, Subscribed>,
+    /// What is held by `basic.get`.
+    gets: BTreeMap<Seq, Got>,
+    /// The buffer that the queue machine fills; empty between commands.
+    effects: Vec<Effect>,
+}
+
+impl Machine {
+    /// An empty queue, without settings yet: the first leader's first entry brings them.
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: Queue::new(Settings::new(Style::Quorum), Timestamp(0)),
+            ledger: Ledger::default(),
+            last: Seq(0),
+            stamp: Timestamp(0),
+            subscribed: BTreeMap::new(),
+            gets: BTreeMap::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// The queue machine, to look at.
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The name of the last publish.
+    pub(crate) fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// Subscriptions, in order.
+    pub(crate) fn subscribed(&self) -> &BTreeMap<ConsumerId, Subscribed> {
+        &self.subscribed
+    }
+
+    /// Nodes that have consumers or hold messages here.
+    pub(crate) fn nodes(&self) -> std::collections::BTreeSet<NodeId> {
+        let consumers = self.subscribed.values().map(|one| one.at.node);
+        consumers.chain(self.gets.values().map(|got| got.sender.node)).collect()
+    }
+
+    /// Applies an entry. Returns the number of publishes in it.
+    ///
+    /// # Errors
+    /// If it cannot be read: the member must stop. Nothing has changed.
+    pub(crate) fn apply(
+        &mut self,
+        entry: Bytes,
+        outputs: &mut Vec<Output>,
+    ) -> Result<u32, Malformed> {
+        let (stamp, batches) = order::read_entry(entry)?;
+        let mut decoded = Vec::with_capacity(batches.len());
+        for mut batch in batches {
+            let mut orders = Vec::with_capacity(batch.count as usize);
+            let (sender, first) = (batch.sender, batch.first);
+            while let Some(order) = batch.take() {
+                orders.push(order?);
+            }
+            decoded.push((sender, first, orders));
+        }
+        self.stamp = self.stamp.max(stamp);
+        let before = self.last;
+        for (sender, first, orders) in decoded {
+            self.batch(sender, first, orders, outputs);
+        }
+        Ok(u32::try_from(self.last.0 - before.0).expect("an entry is small"))
+    }
+
+    fn batch(&mut self, sender: Sender, first: u64, orders: Vec<Order>, outputs: &mut Vec<Output>) {
+        if sender == OWN {
+            for order in orders {
+                self.perform(sender, 0, order, outputs);
+            }
+            return;
+        }
+        let mut gap = None;
+        for (number, order) in (first..).zip(orders) {
+            let verdict = match gap {
+                Some(expected) => Verdict::Gap { expected },
+                None => self.ledger.take(sender, number),
+            };
+            match verdict {
+                Verdict::New => self.perform(sender, number, order, outputs),
+                Verdict::Repeat => self.repeat(sender, number, &order, outputs),
+                Verdict::Gap { expected } => {
+                    gap = Some(expected);
+                    self.pass_over(&order, outputs);
+                }
+            }
+        }
+        outputs.push(Output::Done { sender, upto: self.ledger.last(sender) });
+        if let Some(expected) = gap {
+            outputs.push(Output::Gap { sender, expected });
+        }
+    }
+
+    /// A publish that is not taken has a name all the same.
+    fn pass_over(&mut self, order: &Order, outputs: &mut Vec<Output>) {
+        if order.is_publish() {
+            self.last = self.last.next();
+            outputs.push(Output::Dropped { seq: self.last });
+        }
+    }
+
+    /// An order that was performed before: whoever asked may not have had the answer.
+    fn repeat(&mut self, sender: Sender, number: u64, order: &Order, outputs: &mut Vec<Output>) {
+        self.pass_over(order, outputs);
+        let reply = match order {
+            Order::Consume(subscribed) => {
+                let stands = self.subscribed.contains_key(&subscribed.consumer);
+                Reply::Consumed(if stands { Consumed::Done } else { Consumed::ExclusiveUse })
+            }
+            Order::Cancel { .. } => Reply::Cancelled,
+            Order::Purge => Reply::Purged(0),
+            Order::Delete { .. } => Reply::Deleted(Deleted::Done(0)),
+            Order::Get { .. } => {
+                let held = self.gets.values().find(|it| it.sender == sender && it.number == number);
+                match held {
+                    Some(got) => {
+                        outputs.push(Output::Got(*got));
+                        return;
+                    }
+                    None => Reply::Empty,
+                }
+            }
+            _ => return,
+        };
+        outputs.push(Output::Reply { sender, number, reply });
+    }
+
+    fn perform(&mut self, sender: Sender, number: u64, order: Order, outputs: &mut Vec<Output>) {
+        let reply = |outputs: &mut Vec<Output>, reply| {
+            outputs.push(Output::Reply { sender, number, reply });
+        };
+        match order {
+            Order::Publish(published) => self.publish(sender, number, published, outputs),
+            Order::Settle { runs, outcome } => self.settle(&runs, outcome, outputs),
+            Order::Sent { consumer, messages, bytes } => {
+                self.queue_does(Command::Sent { consumer, messages, bytes }, outputs);
+            }
+            Order::Grant { consumer, count } => {
+                self.queue_does(Command::Grant { consumer, count }, outputs);
+            }
+            Order::Limit { consumer } => {
+                self.queue_does(Command::Limit { consumer }, outputs);
+            }
+            Order::End { consumer } => {
+                self.queue_does(Command::Cancel { consumer }, outputs);
+            }
+            Order::Gone { consumer } => self.gone(consumer, outputs),
+            Order::Consume(subscribed) => {
+                let consumed = self.consume(*subscribed, outputs);
+                reply(outputs, Reply::Consumed(consumed));
+            }
+            Order::Cancel { consumer } => {
+                self.queue_does(Command::Cancel { consumer }, outputs);
+                self.subscribed.remove(&consumer);
+                outputs.push(Output::Unsubscribed { consumer });
+                reply(outputs, Reply::Cancelled);
+            }
+            Order::Get { connection, no_ack } => {
+                self.get(sender, number, connection, no_ack, outputs);
+            }
+            Order::Left { connection } => {
+                self.leave(|at, by| at == sender && by == connection, outputs);
+            }
+            Order::Purge => {
+                let count = match self.queue_does(Command::Purge, outputs) {
+                    QueueReply::Count(count) => count,
+                    _ => 0,
+                };
+                reply(outputs, Reply::Purged(count));
+            }
+            Order::Delete { if_unused, if_empty } => {
+                let deleted =
+                    match self.queue_does(Command::Delete { if_unused, if_empty }, outputs) {
+                        QueueReply::Count(count) => Deleted::Done(count),
+                        QueueReply::InUse => Deleted::InUse,
+                        _ => Deleted::NotEmpty,
+                    };
+                reply(outputs, Reply::Deleted(deleted));
+            }
+            Order::Hello => self.hello(sender, outputs),
+            Order::Attach { consumers } => self.attach(sender, consumers, outputs),
+            Order::Nothing => {}
+            Order::Configure(settings) => {
+                // The leader encoded it with the version that all members know.
+                if let Ok(settings) = Settings::decode(&settings) {
+                    self.queue_does(Command::Configure(settings), outputs);
+                }
+            }
+            Order::Tick => {
+                self.queue_does(Command::Tick, outputs);
+            }
+            Order::Lost { node } => self.leave(|at, _| at.node == node, outputs),
+        }
+    }
+
+    fn queue_does(&mut self, command: Command, outputs: &mut Vec<Output>) -> QueueReply {
+        let reply = self.queue.apply(self.stamp, command, &mut self.effects);
+        outputs.extend(self.effects.drain(..).map(Output::Effect));
+        reply
+    }
+
+    fn publish(
+        &mut self,
+        sender: Sender,
+        number: u64,
+        published: Published,
+        outputs: &mut Vec<Output>,
+    ) {
+        self.last = self.last.next();
+        let seq = self.last;
+        let arrival = Arrival {
+            seq,
+            bytes: u32::try_from(published.message.body().len()).unwrap_or(u32::MAX),
+            priority: published.priority,
+            ttl: published.ttl,
+        };
+        let reply = self.queue.apply(self.stamp, Command::Enqueue(arrival), &mut self.effects);
+        if reply == QueueReply::Rejected {
+            outputs.push(Output::Dropped { seq });
+            outputs.push(Output::Refused { sender, number });
+        } else {
+            outputs.push(Output::Stored { seq, published });
+        }
+        outputs.extend(self.effects.drain(..).map(Output::Effect));
+    }
+
+    fn settle(&mut self, runs: &[Run], outcome: Settlement, outputs: &mut Vec<Output>) {
+        let outcome = match outcome {
+            Settlement::Client(Outcome::Accept) => QueueOutcome::Accept,
+            Settlement::Client(Outcome::Return) => QueueOutcome::Return,
+            Settlement::Client(Outcome::Retry) => QueueOutcome::Retry,
+            Settlement::Client(Outcome::Discard) => QueueOutcome::Discard,
+            Settlement::Lost => QueueOutcome::Lost,
+        };
+        for (index, run) in runs.iter().enumerate() {
+            if run.holder.is_none() {
+                self.gets.retain(|seq, _| *seq < run.first || *seq > run.last);
+            }
+            let command = Command::Settle {
+                consumer: run.holder,
+                first: run.first,
+                last: run.last,
+                outcome,
+                more: index + 1 < runs.len(),
+            };
+            self.queue_does(command, outputs);
+        }
+    }
+
+    fn consume(&mut self, subscribed: Subscribed, outputs: &mut Vec<Output>) -> Consumed {
+        let consumer = subscribed.consumer;
+        let (prefetch, granted) = match subscribed.flow {
+            Flow::Prefetch(count) => (count, false),
+            Flow::Granted => (0, true),
+        };
+        let subscription = Subscription {
+            consumer,
+            prefetch,
+            granted,
+            no_ack: subscribed.no_ack,
+            exclusive: subscribed.exclusive,
+            priority: subscribed.priority,
+            timeout: subscribed.timeout,
+            window_bytes: subscribed.window,
+        };
+        let command = Command::Consume(subscription);
+        let reply = self.queue.apply(self.stamp, command, &mut self.effects);
+        if reply != QueueReply::ExclusiveUse {
+            self.subscribed.insert(consumer, subscribed);
+        }
+        outputs.extend(self.effects.drain(..).map(Output::Effect));
+        if reply == QueueReply::ExclusiveUse { Consumed::ExclusiveUse } else { Consumed::Done }
+    }
+
+    fn get(
+        &mut self,
+        sender: Sender,
+        number: u64,
+        connection: ConnectionId,
+        no_ack: bool,
+        outputs: &mut Vec<Output>,
+    ) {
+        let reply = self.queue.apply(self.stamp, Command::Get { no_ack }, &mut self.effects);
+        match reply {
+            QueueReply::Got { seq, redelivered, delivery_count, remaining } => {
+                let got = Got {
+                    sender,
+                    number,
+                    connection,
+                    seq,
+                    redelivered,
+                    delivery_count,
+                    remaining,
+                    no_ack,
+                };
+                if !no_ack {
+                    self.gets.insert(seq, got);
+                }
+                // Before the release of its body.
+                outputs.push(Output::Got(got));
+            }
+            QueueReply::SingleActive => {
+                outputs.push(Output::Reply { sender, number, reply: Reply::SingleActive });
+            }
+            _ => outputs.push(Output::Reply { sender, number, reply: Reply::Empty }),
+        }
+        outputs.extend(self.effects.drain(..).map(Output::Effect));
+    }
+
+    fn gone(&mut self, consumer: ConsumerId, outputs: &mut Vec<Output>) {
+        self.queue_does(Command::Gone { consumer }, outputs);
+        self.subscribed.remove(&consumer);
+        outputs.push(Output::Unsubscribed { consumer });
+    }
+
+    /// A node has started again: what its earlier starts held comes back.
+    fn hello(&mut self, sender: Sender, outputs: &mut Vec<Output>) {
+        self.leave(|at, _| at.node == sender.node && at.boot < sender.boot, outputs);
+        self.ledger.forget_before(sender);
+    }
+
+    fn leave(&mut self, is_gone: impl Fn(Sender, ConnectionId) -> bool, outputs: &mut Vec<Output>) {
+        let gone: Vec<ConsumerId> = self
+            .subscribed
+            .iter()
+            .filter(|(_, one)| is_gone(one.at, one.connection))
+            .map(|(consumer, _)| *consumer)
+            .collect();
+        for consumer in gone {
+            self.gone(consumer, outputs);
+        }
+        let held: Vec<Seq> = self
+            .gets
+            .iter()
+            .filter(|(_, got)| is_gone(got.sender, got.connection))
+            .map(|(seq, _)| *seq)
+            .collect();
+        let runs: Vec<Run> =
+            held.into_iter().map(|seq| Run { holder: None, first: seq, last: seq }).collect();
+        self.settle(&runs, Settlement::Lost, outputs);
+    }
+
+    /// A node follows a new leader, which cannot know what the old one had sent.
+    fn attach(&mut self, sender: Sender, consumers: Vec<ConsumerId>, outputs: &mut Vec<Output>) {
+        for (&consumer, _) in self.subscribed.iter().filter(|(_, one)| one.at == sender) {
+            outputs.extend(self.queue.holdings(consumer).map(|held| Output::Again {
+                consumer,
+                seq: held.seq,
+                redelivered: held.redelivered,
+                delivery_count: held.delivery_count,
+            }));
+        }
+        outputs.extend(
+            self.gets.values().filter(|got| got.sender == sender).map(|got| Output::Got(*got)),
+        );
+        let unknown = consumers
+            .into_iter()
+            .filter(|consumer| !self.subscribed.contains_key(consumer))
+            .collect();
+        outputs.push(Output::Attached { sender, unknown });
+    }
+}

@@ -1,0 +1,91 @@
+//! The replicated state as bytes, for checkpoints and new members.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use model::id::{ConnectionId, NodeId, Seq};
+use model::time::Timestamp;
+use queue::queue::Queue;
+
+use super::{Got, Machine};
+use crate::replicated::numbered::{Ledger, Sender};
+use crate::replicated::order::{self, Malformed, Subscribed};
+
+const VERSION: u8 = 1;
+
+impl Machine {
+    /// Writes the state. Members that applied the same entries write the same bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        out.put_u8(VERSION);
+        out.put_u64_le(self.last.0);
+        out.put_u64_le(self.stamp.0);
+        let entries = self.ledger.entries();
+        out.put_u32_le(u32::try_from(entries.len()).expect("a cluster has few nodes"));
+        for (sender, last) in entries {
+            put_sender(&mut out, sender);
+            out.put_u64_le(last);
+        }
+        out.put_u32_le(u32::try_from(self.subscribed.len()).expect("consumers are limited"));
+        for subscribed in self.subscribed.values() {
+            subscribed.encode(&mut out);
+        }
+        out.put_u32_le(u32::try_from(self.gets.len()).expect("what is held is limited"));
+        for got in self.gets.values() {
+            put_sender(&mut out, got.sender);
+            out.put_u64_le(got.number);
+            out.put_u64_le(got.connection.0);
+            out.put_u64_le(got.seq.0);
+            out.put_u8(u8::from(got.redelivered));
+            out.put_u32_le(got.delivery_count);
+            out.put_u64_le(got.remaining);
+        }
+        let mut out = out.to_vec();
+        self.queue.encode(&mut out);
+        out
+    }
+
+    /// Reads what [`Machine::encode`] writes.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub(crate) fn decode(mut bytes: Bytes) -> Result<Self, Malformed> {
+        let bytes = &mut bytes;
+        if order::u8_of(bytes)? != VERSION {
+            return Err(Malformed("a state of an unknown version"));
+        }
+        let last = Seq(order::u64_of(bytes)?);
+        let stamp = Timestamp(order::u64_of(bytes)?);
+        let mut entries = Vec::new();
+        for _ in 0..order::u32_of(bytes)? {
+            entries.push((take_sender(bytes)?, order::u64_of(bytes)?));
+        }
+        let mut machine = Self { last, stamp, ledger: Ledger::restore(entries), ..Self::new() };
+        for _ in 0..order::u32_of(bytes)? {
+            let subscribed = Subscribed::decode(bytes)?;
+            machine.subscribed.insert(subscribed.consumer, subscribed);
+        }
+        for _ in 0..order::u32_of(bytes)? {
+            let got = Got {
+                sender: take_sender(bytes)?,
+                number: order::u64_of(bytes)?,
+                connection: ConnectionId(order::u64_of(bytes)?),
+                seq: Seq(order::u64_of(bytes)?),
+                redelivered: order::u8_of(bytes)? != 0,
+                delivery_count: order::u32_of(bytes)?,
+                remaining: order::u64_of(bytes)?,
+                no_ack: false,
+            };
+            machine.gets.insert(got.seq, got);
+        }
+        machine.queue = Queue::decode(bytes).map_err(|_| Malformed("a queue's state"))?;
+        Ok(machine)
+    }
+}
+
+fn put_sender(out: &mut BytesMut, sender: Sender) {
+    out.put_u64_le(sender.node.0);
+    out.put_u64_le(sender.boot);
+}
+
+fn take_sender(bytes: &mut Bytes) -> Result<Sender, Malformed> {
+    Ok(Sender { node: NodeId(order::u64_of(bytes)?), boot: order::u64_of(bytes)? })
+}

@@ -1,0 +1,471 @@
+//! One quorum queue on this node: its clients here, and its member if this node has one.
+
+use std::sync::Arc;
+
+use amqp::request::{Flow, Unsettled};
+use bytes::Bytes;
+use model::id::{ConnectionId, ConsumerId, NodeId, Seq};
+use model::message::Message;
+use model::time::{Millis, Timestamp};
+use quorum::member::{Body, Committed, Role};
+use quorum::records::Records;
+use tokio::sync::oneshot;
+
+use crate::origin::Origin;
+use crate::replicated::client::{Asker, Client, Leader};
+use crate::replicated::member::QueueMember;
+use crate::replicated::notice::Notice;
+use crate::replicated::order::{self, Order, Published, Subscribed};
+use crate::replicated::replica::Replica;
+use crate::shard::command::{Arrival, Consume, Counts, Deleted, Got, Settlement};
+use crate::shard::desk::Desk;
+use crate::shard::profile::Profile;
+use crate::shard::view::{ConsumerView, QueueView};
+
+/// What a group's host tells its member on this node.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// The member has started: this is its hold on its records.
+    Started(Records),
+    Committed(Vec<Committed>),
+    Role(Role),
+    Checkpoint(oneshot::Sender<Bytes>),
+    Install {
+        state: Bytes,
+        records: Vec<Body>,
+        done: oneshot::Sender<()>,
+    },
+    Purged(u64),
+    Members {
+        voters: Vec<NodeId>,
+        learners: Vec<NodeId>,
+    },
+    Failed(String),
+}
+
+/// After which an entry that the host had no room for is proposed again.
+const RETRY: Millis = Millis(5);
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct QuorumQueue {
+    pub(crate) profile: Profile,
+    client: Client,
+    replica: Option<Replica>,
+    records: Option<Records>,
+    voters: Vec<NodeId>,
+    learners: Vec<NodeId>,
+    /// Whether this turn's list of touched queues has it.
+    pub(crate) touched: bool,
+    /// The deadline that the shard has on its list.
+    pub(crate) deadline: Option<Timestamp>,
+    used_at: Timestamp,
+    /// Publishes wait at most this long for a leader.
+    patience: Millis,
+}
+
+impl QuorumQueue {
+    /// A queue without a leader yet; if this node is one of its members, the member starts.
+    /// `new`: it was declared just now, and its first member founds its group.
+    pub(crate) fn open(profile: Profile, desk: &Desk, new: bool, now: Timestamp) -> Self {
+        let me = desk.fabric.me();
+        let members = profile.quorum.clone().unwrap_or_default();
+        let replica = members.contains(&me.node).then(|| {
+            let containers = Arc::default();
+            let shards = Arc::clone(&desk.shards);
+            let member = QueueMember::new(profile.id, shards, Arc::clone(&containers));
+            desk.fabric.start(profile.id, Arc::new(member), new.then_some(members));
+            Replica::new(containers)
+        });
+        let client = Client::new(profile.id, me);
+        let patience = desk.publish_timeout;
+        Self {
+            profile,
+            client,
+            replica,
+            records: None,
+            voters: Vec::new(),
+            learners: Vec::new(),
+            touched: false,
+            deadline: None,
+            used_at: now,
+            patience,
+        }
+    }
+
+    /// A message of a connection here.
+    pub(crate) fn publish(
+        &mut self,
+        now: Timestamp,
+        origin: Option<&Arc<Origin>>,
+        bytes: usize,
+        arrival: Arrival,
+    ) {
+        self.used_at = now;
+        let Arrival { content, priority, ttl, done, .. } = arrival;
+        let message = content.message().clone();
+        let order = Order::Publish(Published { priority, ttl, message });
+        let asker = Asker::Publisher { origin: origin.cloned(), bytes, done };
+        self.client.order(now, order, asker);
+    }
+
+    pub(crate) fn settle(&mut self, now: Timestamp, unsettled: &[Unsettled], how: Settlement) {
+        self.used_at = now;
+        let runs = order::runs(unsettled);
+        self.client.order(now, Order::Settle { runs, outcome: how }, Asker::Nobody);
+    }
+
+    /// An order that nobody waits for.
+    pub(crate) fn cast(&mut self, now: Timestamp, order: Order) {
+        self.client.order(now, order, Asker::Nobody);
+    }
+
+    /// A consumer of this node is gone with its channel.
+    pub(crate) fn gone(&mut self, desk: &mut Desk, consumer: ConsumerId) {
+        self.client.unseat(&mut desk.outboxes, consumer);
+        self.cast(desk.now, Order::Gone { consumer });
+    }
+
+    pub(crate) fn consume(&mut self, desk: &mut Desk, consume: Consume) {
+        self.used_at = desk.now;
+        let consumer = consume.consumer;
+        self.client.seat(&mut desk.outboxes, consumer, &consume.origin, consume.channel);
+        let subscribed = Subscribed {
+            at: self.client.me(),
+            connection: consume.origin.id,
+            channel: consume.channel,
+            consumer,
+            tag: consume.tag,
+            no_ack: consume.no_ack,
+            exclusive: consume.exclusive,
+            priority: consume.priority,
+            timeout: consume.timeout,
+            flow: consume.flow,
+            window: desk.consumer_window,
+            arguments: consume.arguments,
+            user: consume.user.to_string(),
+        };
+        let asker = Asker::Consume(consumer, consume.answer);
+        self.client.order(desk.now, Order::Consume(Box::new(subscribed)), asker);
+    }
+
+    pub(crate) fn cancel(
+        &mut self,
+        now: Timestamp,
+        consumer: ConsumerId,
+        answer: oneshot::Sender<bool>,
+    ) {
+        self.client.order(now, Order::Cancel { consumer }, Asker::Cancel(consumer, answer));
+    }
+
+    /// The broker ends a consumer of this node.
+    pub(crate) fn revoke(&mut self, desk: &mut Desk, consumer: ConsumerId) {
+        self.client.revoke(&mut desk.outboxes, consumer);
+        self.cast(desk.now, Order::Cancel { consumer });
+    }
+
+    /// A connection of this node has ended without a word.
+    pub(crate) fn connection_gone(&mut self, desk: &mut Desk, connection: ConnectionId) {
+        if self.client.leave(&mut desk.outboxes, connection) {
+            self.cast(desk.now, Order::Left { connection });
+        }
+    }
+
+    pub(crate) fn get(
+        &mut self,
+        now: Timestamp,
+        connection: ConnectionId,
+        no_ack: bool,
+        answer: oneshot::Sender<Got>,
+    ) {
+        self.used_at = now;
+        self.client.order(now, Order::Get { connection, no_ack }, Asker::Get(answer));
+    }
+
+    pub(crate) fn purge(&mut self, now: Timestamp, answer: oneshot::Sender<Option<u64>>) {
+        self.client.order(now, Order::Purge, Asker::Purge(answer));
+    }
+
+    pub(crate) fn delete(
+        &mut self,
+        now: Timestamp,
+        if_unused: bool,
+        if_empty: bool,
+        answer: oneshot::Sender<Deleted>,
+    ) {
+        let order = Order::Delete { if_unused, if_empty };
+        self.client.order(now, order, Asker::Delete(answer));
+    }
+
+    pub(crate) fn configure(&mut self, profile: Profile) {
+        self.profile = profile;
+        if let Some(replica) = &mut self.replica {
+            replica.configure(&self.profile);
+        }
+    }
+
+    /// Batches of another node, or of this one, for the leader.
+    pub(crate) fn orders(&mut self, batch: Bytes) {
+        if let Some(replica) = &mut self.replica {
+            replica.orders(batch);
+        }
+    }
+
+    /// The leader tells something.
+    pub(crate) fn notice(&mut self, desk: &mut Desk, notice: Notice) {
+        desk.counted.confirmed += self.client.notice(desk.now, &mut desk.outboxes, notice);
+    }
+
+    /// Somebody says that he leads.
+    pub(crate) fn leads(&mut self, now: Timestamp, leader: Leader) {
+        if self.client.leader().is_none_or(|known| known.term <= leader.term) {
+            self.client.follow(now, Some(leader));
+        }
+    }
+
+    /// A node is lost: if it led, nobody does for now.
+    pub(crate) fn lost(&mut self, now: Timestamp, node: NodeId) {
+        if self.client.leader().is_some_and(|leader| leader.node == node) {
+            self.client.follow(now, None);
+        }
+    }
+
+    /// A node has been lost for too long: its consumers are gone, if this one leads.
+    pub(crate) fn lost_for_long(&mut self, node: NodeId) {
+        if let Some(replica) = &mut self.replica
+            && replica.nodes().contains(&node)
+        {
+            replica.own(Order::Lost { node });
+        }
+    }
+
+    /// The host of its group has something for its member. Returns whether it leads now and did
+    /// not before: then all nodes must hear of it.
+    pub(crate) fn input(&mut self, desk: &mut Desk, input: Input) -> Option<Leader> {
+        let replica = self.replica.as_mut()?;
+        match input {
+            Input::Started(records) => self.records = Some(records),
+            Input::Committed(entries) => {
+                if replica.stopped().is_none()
+                    && let Err(error) = replica.committed(desk, &self.profile, entries)
+                {
+                    tracing::error!(
+                        queue = %self.profile.name, vhost = %self.profile.vhost, %error,
+                        "this member of a quorum queue cannot go on and is read-only"
+                    );
+                }
+            }
+            Input::Role(Role::Leader { term }) => {
+                replica.lead(term, &self.profile);
+                let leader = Leader { node: self.client.me().node, term };
+                self.client.follow(desk.now, Some(leader));
+                return Some(leader);
+            }
+            Input::Role(Role::Follower { term, leader }) => {
+                replica.step_down();
+                // It says itself when it is ready to lead; this is for the case that it cannot be
+                // heard.
+                self.client.hint(leader.map(|node| Leader { node, term }));
+                if self.client.leader().is_some_and(|known| known.term < term) {
+                    self.client.follow(desk.now, None);
+                }
+            }
+            Input::Checkpoint(answer) => {
+                crate::shard::command::answer(answer, replica.checkpoint());
+            }
+            Input::Install { state, records, done } => {
+                match replica.install(desk, state, records) {
+                    Ok(()) => crate::shard::command::answer(done, ()),
+                    // Dropping the answer stops the group.
+                    Err(error) => tracing::error!(
+                        queue = %self.profile.name, %error, "a checkpoint cannot be read"
+                    ),
+                }
+            }
+            Input::Purged(index) => replica.purged(desk, self.profile.id, index),
+            Input::Members { voters, learners } => {
+                self.voters = voters;
+                self.learners = learners;
+            }
+            Input::Failed(error) => {
+                tracing::error!(queue = %self.profile.name, vhost = %self.profile.vhost, error,
+                    "this member of a quorum queue has failed");
+                replica.step_down();
+            }
+        }
+        None
+    }
+
+    pub(crate) fn on_bodies(
+        &mut self,
+        desk: &mut Desk,
+        bodies: Vec<(Seq, Option<Message>)>,
+        carry: bool,
+    ) {
+        let Some(replica) = &mut self.replica else { return };
+        if !carry {
+            replica.on_read(desk, &self.profile, bodies);
+        } else if let Some(records) = &self.records {
+            replica.on_carried(desk, self.profile.id, bodies, |payloads| records.carry(payloads));
+        }
+    }
+
+    pub(crate) fn dead_lettered(&mut self, desk: &mut Desk, seq: Seq) {
+        match &mut self.replica {
+            Some(replica) => replica.dead_lettered(desk, &self.profile, seq),
+            None => {}
+        }
+    }
+
+    /// The end of a turn: what has gathered goes to the leader, into the log, and to nodes.
+    pub(crate) fn hand_over(&mut self, desk: &mut Desk) {
+        let me = self.client.me();
+        loop {
+            let mut moved = false;
+            while let Some((leader, batch)) = self.client.batch() {
+                moved = true;
+                if leader.node == me.node {
+                    self.orders(batch);
+                } else {
+                    desk.fabric.orders(leader.node, self.profile.id, batch);
+                }
+            }
+            if let Some(replica) = &mut self.replica {
+                while let Some(entry) = replica.proposal(desk.now) {
+                    if !desk.fabric.propose(self.profile.id, entry.clone()) {
+                        replica.not_proposed(entry);
+                        break;
+                    }
+                }
+                for (sender, notice) in replica.take_notices() {
+                    moved = true;
+                    if sender == me {
+                        desk.counted.confirmed +=
+                            self.client.notice(desk.now, &mut desk.outboxes, notice);
+                    } else {
+                        desk.fabric.notice(sender.node, &notice);
+                    }
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        if let (Some(replica), Some(records)) = (&mut self.replica, &self.records) {
+            let free = replica.take_free();
+            if !free.is_empty() {
+                records.release(&free);
+            }
+            replica.report(desk);
+        }
+    }
+
+    /// When something has to be done next: a deadline of the machine, or of a publish that waits.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        let machine = self.replica.as_ref().and_then(Replica::deadline);
+        let publish =
+            self.client.oldest_publish().map(|since| Timestamp(since.0 + self.patience.0 + 1));
+        let refused = self.replica.as_ref().filter(|replica| replica.has_refused());
+        let again = refused.map(|_| Timestamp(self.used_at.0 + RETRY.0));
+        machine.into_iter().chain(publish).chain(again).chain(self.client.deadline()).min()
+    }
+
+    /// That time has come.
+    pub(crate) fn tick(&mut self, now: Timestamp) {
+        if let Some(replica) = &mut self.replica
+            && replica.deadline().is_some_and(|deadline| deadline <= now)
+        {
+            replica.tick();
+        }
+        self.used_at = now;
+        self.client.tick(now);
+        let oldest = Timestamp(now.0.saturating_sub(self.patience.0));
+        let refused = self.client.refuse_older(oldest);
+        if refused > 0 {
+            tracing::warn!(
+                queue = %self.profile.name, vhost = %self.profile.vhost, refused,
+                "publishes were refused: the queue had no leader for too long"
+            );
+        }
+    }
+
+    /// The journal has synced up to `lsn`: bodies up to there may be dropped.
+    pub(crate) fn synced(&mut self, desk: &mut Desk, lsn: journal::op::Lsn, keep: u64) {
+        if let Some(replica) = &mut self.replica {
+            replica.synced(lsn, keep);
+            replica.report(desk);
+        }
+    }
+
+    /// The queue is gone.
+    pub(crate) fn end(mut self, desk: &mut Desk) {
+        if let Some(replica) = &mut self.replica {
+            replica.step_down();
+        }
+        desk.counted.confirmed += self.client.end(&mut desk.outboxes);
+    }
+
+    /// Counts for declare-ok, as this node knows them.
+    pub(crate) fn counts(&self) -> Counts {
+        let (ready, consumers) = self.replica.as_ref().map_or((0, 0), |replica| {
+            let machine = replica.machine();
+            (machine.queue().ready(), machine.subscribed().len() as u64)
+        });
+        Counts { ready, consumers }
+    }
+
+    /// How it is, as this node knows it.
+    pub(crate) fn view(&self) -> QueueView {
+        let Some(replica) = &self.replica else {
+            return QueueView { used_at: self.used_at.0, ..QueueView::empty(self.profile.id) };
+        };
+        let (machine, queue) = (replica.machine(), replica.machine().queue());
+        let (in_memory, in_memory_bytes) = replica.in_memory();
+        let consumers = machine
+            .subscribed()
+            .values()
+            .map(|one| ConsumerView {
+                id: one.consumer,
+                connection: one.connection,
+                channel: one.channel,
+                tag: one.tag.clone(),
+                no_ack: one.no_ack,
+                exclusive: one.exclusive,
+                prefetch: match one.flow {
+                    Flow::Prefetch(count) => count,
+                    Flow::Granted => 0,
+                },
+                arguments: one.arguments.clone(),
+                user: one.user.as_str().into(),
+                timeout: one
+                    .timeout
+                    .or(self.profile.settings.consumer_timeout)
+                    .map(|timeout| timeout.0),
+            })
+            .collect();
+        QueueView {
+            ready: queue.ready(),
+            unsettled: queue.unsettled(),
+            ready_bytes: queue.ready_bytes(),
+            unsettled_bytes: queue.unsettled_bytes(),
+            in_memory,
+            in_memory_bytes,
+            persistent: queue.ready() + queue.unsettled(),
+            consumers,
+            active: queue.active(),
+            counters: replica.counters(),
+            used_at: self.used_at.0,
+            ..QueueView::empty(self.profile.id)
+        }
+    }
+
+    /// Who leads it, as this node knows.
+    pub(crate) fn leader(&self) -> Option<Leader> {
+        self.client.leader()
+    }
+
+    /// Its members, as this node's member knows them.
+    pub(crate) fn members(&self) -> (&[NodeId], &[NodeId]) {
+        (&self.voters, &self.learners)
+    }
+}

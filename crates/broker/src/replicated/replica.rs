@@ -1,0 +1,847 @@
+//! This node's member of a quorum queue: the state, and what a leader does beyond keeping it.
+//!
+//! ```text
+//!  batches of all nodes ─► proposals ─► Raft ─► committed ─► Machine ─► outputs ─┐
+//!                                                                               ▼
+//!  every member: bodies are released   the leader: notices to nodes ◄── `outgoing` (waits for
+//!                                                  dead letters     ◄── `dead`      bodies)
+//! ```
+//!
+//! At most [`IN_FLIGHT`] entries of this node are under way at once; everything that arrives
+//! meanwhile becomes the next one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use amq_protocol_types::AMQPValue;
+use bytes::{BufMut, Bytes, BytesMut};
+use model::id::{ConsumerId, NodeId, QueueId, Seq};
+use model::message::Message;
+use model::time::Timestamp;
+use parking_lot::Mutex;
+use queue::effect::{Effect, Reason};
+use quorum::member::{Body, Committed};
+
+use crate::death;
+use crate::replicated::containers::{Containers, Place, Record};
+use crate::replicated::machine::{Got, Machine, Output};
+use crate::replicated::notice::{Item, Notice, Reply};
+use crate::replicated::numbered::Sender;
+use crate::replicated::order::{self, Malformed, OWN, Order, Published, Run};
+use crate::shard::bodies::{Bodies, Body as Kept, Weight};
+use crate::shard::command::Settlement;
+use crate::shard::desk::{Chore, Desk};
+use crate::shard::profile::Profile;
+use crate::totals::Counters;
+
+/// Entries under way at once.
+const IN_FLIGHT: usize = 2;
+/// An entry takes no more batches when it has this many bytes.
+const ENTRY_BYTES: usize = 2 << 20;
+/// Most messages that one read brings back.
+const READ_MESSAGES: usize = 512;
+/// Most dead messages on their way at once.
+const DEAD_IN_FLIGHT: usize = 512;
+
+/// Something on its way out that waits for its body, or for one before it.
+#[derive(Debug)]
+enum Outgoing {
+    Deliver { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32, again: bool },
+    Got(Got),
+    Attached(Sender),
+}
+
+impl Outgoing {
+    fn seq(&self) -> Option<Seq> {
+        match self {
+            Self::Deliver { seq, .. } => Some(*seq),
+            Self::Got(got) => Some(got.seq),
+            Self::Attached(_) => None,
+        }
+    }
+}
+
+/// What the leader of a term has under way.
+#[derive(Debug, Default)]
+struct Leading {
+    term: u64,
+    /// Entries proposed and not committed.
+    in_flight: usize,
+    /// An entry that the host had no room for.
+    refused: Option<Bytes>,
+    /// Encoded batches for the next entry.
+    waiting: VecDeque<Bytes>,
+    /// The leader's own orders for it.
+    own: Vec<Order>,
+    /// What this turn has to tell.
+    notices: BTreeMap<Sender, Notice>,
+    outgoing: VecDeque<Outgoing>,
+    dead: VecDeque<(Seq, Reason)>,
+    dead_in_flight: usize,
+    /// Messages that are gone for the machine and wait in `outgoing`: released when they are sent.
+    held: BTreeSet<Seq>,
+    /// A tick is proposed.
+    ticking: bool,
+    /// Settings are proposed.
+    configuring: bool,
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    machine: Machine,
+    containers: Arc<Mutex<Containers>>,
+    bodies: Bodies,
+    leading: Option<Leading>,
+    outputs: Vec<Output>,
+    reading: bool,
+    /// Bodies of a container are being read to be carried over.
+    carrying: bool,
+    /// Why it has stopped, if it has.
+    stopped: Option<String>,
+    weighed: Weight,
+    counters: Counters,
+    reported: Counters,
+}
+
+impl Replica {
+    /// An empty member.
+    pub(crate) fn new(containers: Arc<Mutex<Containers>>) -> Self {
+        Self {
+            machine: Machine::new(),
+            containers,
+            bodies: Bodies::default(),
+            leading: None,
+            outputs: Vec::new(),
+            reading: false,
+            carrying: false,
+            stopped: None,
+            weighed: Weight::default(),
+            counters: Counters::default(),
+            reported: Counters::default(),
+        }
+    }
+
+    /// The replicated state, to look at.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Whether this member leads.
+    pub(crate) fn leads(&self) -> bool {
+        self.leading.is_some()
+    }
+
+    /// Why it has stopped, if it has: then it is read-only.
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.stopped.as_deref()
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Bodies in memory, and their weight.
+    pub(crate) fn in_memory(&self) -> (u64, u64) {
+        (self.bodies.len() as u64, self.bodies.weight().total())
+    }
+
+    /// It leads from now on.
+    pub(crate) fn lead(&mut self, term: u64, profile: &Profile) {
+        let mut leading = Leading { term, ..Leading::default() };
+        leading.own.push(Order::Configure(profile.settings.encode().into()));
+        leading.configuring = true;
+        self.leading = Some(leading);
+    }
+
+    /// It leads no longer. What it had under way is the next leader's concern, or lost as its
+    /// sender knows.
+    pub(crate) fn step_down(&mut self) {
+        let Some(leading) = self.leading.take() else { return };
+        let waiting = leading.outgoing.iter().filter_map(Outgoing::seq);
+        let dead = leading.dead.iter().map(|(seq, _)| *seq);
+        let gone: BTreeSet<Seq> =
+            waiting.filter(|seq| leading.held.contains(seq)).chain(dead).collect();
+        for seq in gone {
+            self.release(seq, seq);
+        }
+    }
+
+    /// A batch of orders for the leader.
+    pub(crate) fn orders(&mut self, batch: Bytes) {
+        if let Some(leading) = &mut self.leading {
+            leading.waiting.push_back(batch);
+        }
+    }
+
+    /// An order of the leader itself.
+    pub(crate) fn own(&mut self, order: Order) {
+        if let Some(leading) = &mut self.leading {
+            leading.own.push(order);
+        }
+    }
+
+    /// The effective arguments have changed.
+    pub(crate) fn configure(&mut self, profile: &Profile) {
+        if *self.machine.queue().settings() != profile.settings {
+            self.own(Order::Configure(profile.settings.encode().into()));
+        }
+    }
+
+    /// When the machine wants to be told the time.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        let leading = self.leading.as_ref()?;
+        if leading.ticking { None } else { self.machine.queue().next_deadline() }
+    }
+
+    /// The time has come.
+    pub(crate) fn tick(&mut self) {
+        if let Some(leading) = &mut self.leading
+            && !leading.ticking
+        {
+            leading.ticking = true;
+            leading.own.push(Order::Tick);
+        }
+    }
+
+    /// The next entry to propose, if there is something to say and few enough are under way.
+    pub(crate) fn proposal(&mut self, now: Timestamp) -> Option<Bytes> {
+        let leading = self.leading.as_mut()?;
+        if leading.in_flight >= IN_FLIGHT || self.stopped.is_some() {
+            return None;
+        }
+        if let Some(refused) = leading.refused.take() {
+            leading.in_flight += 1;
+            return Some(refused);
+        }
+        if leading.waiting.is_empty() && leading.own.is_empty() {
+            return None;
+        }
+        let weight: usize = leading.waiting.iter().map(Bytes::len).sum();
+        let mut entry = BytesMut::with_capacity(order::ENTRY_HEAD + weight.min(ENTRY_BYTES) + 64);
+        order::begin_entry(&mut entry, now);
+        if !leading.own.is_empty() {
+            order::write_batch(&mut entry, OWN, 0, leading.own.iter());
+            leading.own.clear();
+        }
+        while entry.len() < ENTRY_BYTES
+            && let Some(batch) = leading.waiting.pop_front()
+        {
+            entry.put_slice(&batch);
+        }
+        leading.in_flight += 1;
+        Some(entry.freeze())
+    }
+
+    /// The host did not take an entry: it is proposed again, unless another one leads by then.
+    pub(crate) fn not_proposed(&mut self, entry: Bytes) {
+        if let Some(leading) = &mut self.leading {
+            leading.refused = Some(entry);
+            leading.in_flight -= 1;
+        }
+    }
+
+    /// Whether an entry has to be proposed again.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.leading.as_ref().is_some_and(|leading| leading.refused.is_some())
+    }
+
+    /// Entries are committed.
+    ///
+    /// # Errors
+    /// If one cannot be read: the member stops, and says why.
+    pub(crate) fn committed(
+        &mut self,
+        desk: &mut Desk,
+        profile: &Profile,
+        entries: Vec<Committed>,
+    ) -> Result<(), Malformed> {
+        for Committed { index, term, position, payload } in entries {
+            let first = self.machine.last().next();
+            if payload.is_empty() {
+                self.containers.lock().entry(index, position, first, 0);
+                continue;
+            }
+            if let Some(leading) = &mut self.leading
+                && leading.term == term
+            {
+                leading.in_flight = leading.in_flight.saturating_sub(1);
+            }
+            let mut outputs = std::mem::take(&mut self.outputs);
+            let count = self.machine.apply(payload, &mut outputs).inspect_err(|error| {
+                self.stopped = Some(error.to_string());
+            })?;
+            self.containers.lock().entry(index, position, first, count);
+            self.perform(desk, profile, &mut outputs);
+            self.outputs = outputs;
+        }
+        // Everything applied lies before this in the journal.
+        let lsn = desk.journal.submit(Vec::new());
+        self.bodies.handed(lsn, self.machine.last());
+        Ok(())
+    }
+
+    fn perform(&mut self, desk: &mut Desk, profile: &Profile, outputs: &mut Vec<Output>) {
+        for output in outputs.drain(..) {
+            match output {
+                Output::Stored { seq, published: Published { message, .. } } => {
+                    self.counters.enqueued += 1;
+                    if self.leading.is_some() {
+                        self.bodies.insert(seq, Kept { message, journalled: true });
+                    }
+                }
+                Output::Dropped { seq } => self.release(seq, seq),
+                Output::Effect(effect) => self.effect(desk, profile, effect),
+                Output::Refused { sender, number } => {
+                    self.counters.refused += 1;
+                    self.tell(profile.id, sender, Item::Refused { number });
+                }
+                Output::Reply { sender, number, reply } => {
+                    self.tell(profile.id, sender, Item::Reply { number, reply });
+                }
+                Output::Got(got) => {
+                    self.counters.got += 1;
+                    self.send(desk, profile, Outgoing::Got(got));
+                }
+                Output::Again { consumer, seq, redelivered, delivery_count } => {
+                    let again = true;
+                    let deliver =
+                        Outgoing::Deliver { consumer, seq, redelivered, delivery_count, again };
+                    self.send(desk, profile, deliver);
+                }
+                Output::Attached { sender, unknown } => {
+                    for consumer in unknown {
+                        self.tell(profile.id, sender, Item::Cancelled { consumer });
+                    }
+                    self.send(desk, profile, Outgoing::Attached(sender));
+                }
+                Output::Unsubscribed { consumer } => self.forget(consumer),
+                Output::Done { sender, upto } => {
+                    if let Some(notice) = self.notice(profile.id, sender) {
+                        notice.upto = upto;
+                    }
+                }
+                Output::Gap { sender, expected } => {
+                    if let Some(notice) = self.notice(profile.id, sender) {
+                        notice.expected = expected;
+                    }
+                }
+            }
+        }
+        self.pump_dead(desk, profile);
+    }
+
+    fn effect(&mut self, desk: &mut Desk, profile: &Profile, effect: Effect) {
+        let queue = profile.id;
+        match effect {
+            Effect::Deliver { consumer, seq, redelivered, delivery_count } => {
+                if self.leading.is_some() {
+                    let again = false;
+                    let deliver =
+                        Outgoing::Deliver { consumer, seq, redelivered, delivery_count, again };
+                    self.send(desk, profile, deliver);
+                }
+            }
+            Effect::Release { first, last } => self.release(first, last),
+            Effect::DeadLetter { seq, reason } => {
+                self.count_death(profile, reason);
+                match &mut self.leading {
+                    Some(leading) => leading.dead.push_back((seq, reason)),
+                    None => self.release(seq, seq),
+                }
+            }
+            // The state itself is what is kept.
+            Effect::Noted { .. } => {}
+            Effect::Demand { consumer } => {
+                self.tell_consumer(queue, consumer, Item::Demand { consumer })
+            }
+            Effect::GrantUnused { consumer, count } => {
+                self.tell_consumer(queue, consumer, Item::GrantUnused { consumer, count });
+            }
+            Effect::ConsumerCancelled { consumer } => {
+                self.tell_consumer(queue, consumer, Item::Cancelled { consumer });
+            }
+            Effect::TimedOut { consumer, returned } => {
+                let Some(one) = self.machine.subscribed().get(&consumer) else { return };
+                let timeout = one.timeout.or(profile.settings.consumer_timeout);
+                let timeout = timeout.map_or(0, |timeout| timeout.0);
+                let channel = one.channel;
+                if self.leading.is_some() {
+                    tracing::warn!(
+                        queue = %profile.name, vhost = %profile.vhost, consumer = %one.tag,
+                        returned, timeout_ms = timeout, "consumer held messages too long"
+                    );
+                }
+                let text = format!(
+                    "delivery acknowledgement on channel {channel} timed out. Timeout value used: \
+                     {timeout} ms. This timeout value can be configured, see consumers doc guide \
+                     to learn more"
+                );
+                self.tell_consumer(queue, consumer, Item::TimedOut { consumer, code: 406, text });
+            }
+            Effect::ActiveChanged { .. } | Effect::LastConsumerGone => {}
+            Effect::Expired => {
+                if self.leading.is_some() {
+                    desk.chore(Chore::DeleteQueue { queue, why: "idle too long" });
+                }
+            }
+        }
+    }
+
+    /// What this turn tells a sender.
+    fn notice(&mut self, queue: QueueId, sender: Sender) -> Option<&mut Notice> {
+        let leading = self.leading.as_mut()?;
+        let term = leading.term;
+        Some(leading.notices.entry(sender).or_insert_with(|| Notice {
+            queue,
+            term,
+            boot: sender.boot,
+            upto: 0,
+            expected: 0,
+            items: Vec::new(),
+        }))
+    }
+
+    fn tell(&mut self, queue: QueueId, sender: Sender, item: Item) {
+        if let Some(notice) = self.notice(queue, sender) {
+            notice.items.push(item);
+        }
+    }
+
+    fn tell_consumer(&mut self, queue: QueueId, consumer: ConsumerId, item: Item) {
+        if let Some(at) = self.machine.subscribed().get(&consumer).map(|one| one.at) {
+            self.tell(queue, at, item);
+        }
+    }
+
+    /// Takes what has to be told.
+    pub(crate) fn take_notices(&mut self) -> BTreeMap<Sender, Notice> {
+        self.leading
+            .as_mut()
+            .map(|leading| std::mem::take(&mut leading.notices))
+            .unwrap_or_default()
+    }
+
+    fn count_death(&mut self, profile: &Profile, reason: Reason) {
+        if profile.dead_letter.is_none() {
+            return;
+        }
+        match reason {
+            Reason::Rejected => self.counters.dead_rejected += 1,
+            Reason::Expired => self.counters.dead_expired += 1,
+            Reason::MaxLen => self.counters.dead_maxlen += 1,
+            Reason::DeliveryLimit => self.counters.dead_delivery_limit += 1,
+        }
+    }
+
+    /// Sends something, behind what waits already.
+    fn send(&mut self, desk: &mut Desk, profile: &Profile, what: Outgoing) {
+        let Some(leading) = &mut self.leading else { return };
+        leading.outgoing.push_back(what);
+        if leading.outgoing.len() == 1 {
+            self.pump(desk, profile);
+        }
+    }
+
+    /// Sends what waits, as far as its bodies are here.
+    fn pump(&mut self, desk: &mut Desk, profile: &Profile) {
+        loop {
+            let Some(leading) = &mut self.leading else { return };
+            let Some(front) = leading.outgoing.front() else { return };
+            let message = match front.seq() {
+                None => None,
+                Some(seq) => match self.bodies.get(seq) {
+                    Some(body) => Some(body.message.clone()),
+                    None => return self.read(desk, profile),
+                },
+            };
+            let Some(front) = leading.outgoing.pop_front() else { return };
+            let seq = front.seq();
+            self.send_now(profile, front, message);
+            let Some(leading) = &mut self.leading else { return };
+            if let Some(seq) = seq
+                && leading.held.remove(&seq)
+            {
+                self.release(seq, seq);
+            }
+        }
+    }
+
+    fn send_now(&mut self, profile: &Profile, what: Outgoing, message: Option<Message>) {
+        match (what, message) {
+            (Outgoing::Attached(sender), _) => self.tell(profile.id, sender, Item::Attached),
+            (
+                Outgoing::Deliver { consumer, seq, redelivered, delivery_count, again },
+                Some(message),
+            ) => {
+                tracing::trace!(target: "walk", "deliver");
+                let Some(one) = self.machine.subscribed().get(&consumer) else { return };
+                let at = one.at;
+                if one.no_ack {
+                    self.counters.delivered_no_ack += 1;
+                } else {
+                    self.counters.delivered += 1;
+                }
+                self.counters.redelivered += u64::from(redelivered);
+                let message = counting(message, delivery_count);
+                self.tell(
+                    profile.id,
+                    at,
+                    Item::Deliver { consumer, seq, redelivered, again, message },
+                );
+            }
+            (Outgoing::Got(got), Some(message)) => {
+                let reply = Reply::Got {
+                    seq: got.seq,
+                    redelivered: got.redelivered,
+                    message: counting(message, got.delivery_count),
+                    remaining: got.remaining,
+                };
+                self.tell(profile.id, got.sender, Item::Reply { number: got.number, reply });
+            }
+            _ => {}
+        }
+    }
+
+    /// A consumer is gone: what waits for it is not sent.
+    fn forget(&mut self, consumer: ConsumerId) {
+        let Some(leading) = &mut self.leading else { return };
+        let mut unsent = Vec::new();
+        leading.outgoing.retain(|one| match one {
+            Outgoing::Deliver { consumer: to, seq, .. } if *to == consumer => {
+                unsent.push(*seq);
+                false
+            }
+            _ => true,
+        });
+        let mut runs = Vec::new();
+        let mut released = Vec::new();
+        for seq in unsent {
+            if leading.held.remove(&seq) {
+                released.push(seq);
+            } else {
+                runs.push(Run { holder: Some(consumer), first: seq, last: seq });
+            }
+        }
+        for seq in released {
+            self.release(seq, seq);
+        }
+        if !runs.is_empty() {
+            // Its client never saw them. If they have come back already, nothing happens.
+            let outcome = Settlement::Client(amqp::request::Outcome::Return);
+            self.own(Order::Settle { runs, outcome });
+        }
+    }
+
+    /// Sends dead messages on, a bounded number at once.
+    fn pump_dead(&mut self, desk: &mut Desk, profile: &Profile) {
+        loop {
+            let Some(leading) = &mut self.leading else { return };
+            if leading.dead_in_flight >= DEAD_IN_FLIGHT {
+                return;
+            }
+            let Some(&(seq, reason)) = leading.dead.front() else { return };
+            let Some(body) = self.bodies.get(seq) else { return self.read(desk, profile) };
+            let message = body.message.clone();
+            leading.dead.pop_front();
+            if desk.dead_letter(profile, &message, reason, Some(seq)) {
+                leading.dead_in_flight += 1;
+            } else {
+                self.release(seq, seq);
+            }
+        }
+    }
+
+    /// A dead message has been taken by its targets.
+    pub(crate) fn dead_lettered(&mut self, desk: &mut Desk, profile: &Profile, seq: Seq) {
+        self.release(seq, seq);
+        if let Some(leading) = &mut self.leading {
+            leading.dead_in_flight = leading.dead_in_flight.saturating_sub(1);
+        }
+        self.pump_dead(desk, profile);
+    }
+
+    /// Reads the bodies that are missing at the heads of what waits, and some behind them.
+    fn read(&mut self, desk: &mut Desk, profile: &Profile) {
+        let Some(leading) = &self.leading else { return };
+        if self.reading {
+            return;
+        }
+        let containers = self.containers.lock();
+        let mut places: Vec<(Seq, Place)> = Vec::new();
+        let waiting = leading.outgoing.iter().filter_map(Outgoing::seq);
+        let dead = leading.dead.iter().map(|(seq, _)| *seq);
+        let ahead = self.machine.queue().oldest_ready().map_or(0..0, |next| {
+            next.0..(next.0 + READ_MESSAGES as u64).min(self.machine.last().0 + 1)
+        });
+        let ahead = ahead.map(Seq).filter(|seq| self.machine.queue().head(*seq).is_some());
+        for seq in waiting.chain(dead).chain(ahead) {
+            if places.len() >= READ_MESSAGES {
+                break;
+            }
+            if self.bodies.get(seq).is_none()
+                && let Some(place) = containers.place(seq)
+            {
+                places.push((seq, place));
+            }
+        }
+        drop(containers);
+        places.sort_unstable_by_key(|(_, place)| *place);
+        places.dedup();
+        if places.is_empty() {
+            return;
+        }
+        self.reading = true;
+        self.counters.disk_reads += places.len() as u64;
+        desk.read_places(profile.id, places, false);
+    }
+
+    /// Bodies have come from the journal; `None`: they cannot be read.
+    pub(crate) fn on_read(
+        &mut self,
+        desk: &mut Desk,
+        profile: &Profile,
+        bodies: Vec<(Seq, Option<Message>)>,
+    ) {
+        self.reading = false;
+        let Some(leading) = &mut self.leading else { return };
+        let mut unreadable = BTreeSet::new();
+        for (seq, message) in bodies {
+            match message {
+                Some(message) if self.bodies.get(seq).is_none() => {
+                    self.bodies.insert(seq, Kept { message, journalled: true });
+                }
+                Some(_) => {}
+                None => {
+                    unreadable.insert(seq);
+                }
+            }
+        }
+        // What cannot be read here cannot be delivered by this leader.
+        let mut runs = Vec::new();
+        leading.outgoing.retain(|one| match one.seq() {
+            Some(seq) if unreadable.contains(&seq) => {
+                if let Outgoing::Deliver { consumer, .. } = one {
+                    runs.push(Run { holder: Some(*consumer), first: seq, last: seq });
+                }
+                false
+            }
+            _ => true,
+        });
+        if !runs.is_empty() {
+            tracing::error!(
+                queue = %profile.name, vhost = %profile.vhost, count = runs.len(),
+                "stored messages cannot be read back and are dropped"
+            );
+            let outcome = Settlement::Client(amqp::request::Outcome::Accept);
+            leading.own.push(Order::Settle { runs, outcome });
+        }
+        leading.dead.retain(|(seq, _)| !unreadable.contains(seq));
+        self.pump(desk, profile);
+        self.pump_dead(desk, profile);
+    }
+
+    /// The log needs nothing up to `index` any more.
+    pub(crate) fn purged(&mut self, desk: &Desk, queue: QueueId, index: u64) {
+        self.containers.lock().purged(index);
+        self.carry(desk, queue);
+    }
+
+    /// Starts to move the last messages out of a container that is mostly dead.
+    fn carry(&mut self, desk: &Desk, queue: QueueId) {
+        if self.carrying {
+            return;
+        }
+        let containers = self.containers.lock();
+        let Some(&(first, count)) = containers.wasteful(1).first() else { return };
+        let places: Vec<(Seq, Place)> = (first.0..first.0 + u64::from(count))
+            .map(Seq)
+            .filter(|seq| self.is_alive(*seq))
+            .filter_map(|seq| containers.place(seq).map(|place| (seq, place)))
+            .collect();
+        drop(containers);
+        self.carrying = true;
+        desk.read_places(queue, places, true);
+    }
+
+    fn is_alive(&self, seq: Seq) -> bool {
+        let leaves = |leading: &Leading| {
+            leading.held.contains(&seq) || leading.dead.iter().any(|(dead, _)| *dead == seq)
+        };
+        self.machine.queue().head(seq).is_some() || self.leading.as_ref().is_some_and(leaves)
+    }
+
+    /// Bodies of a container have been read: each gets a record of its own.
+    pub(crate) fn on_carried(
+        &mut self,
+        desk: &Desk,
+        queue: QueueId,
+        bodies: Vec<(Seq, Option<Message>)>,
+        store: impl FnOnce(Vec<(u64, journal::op::Payload)>) -> Vec<Seq>,
+    ) {
+        self.carrying = false;
+        let mut containers = self.containers.lock();
+        let Some(&(first, _)) = containers.wasteful(1).first() else { return };
+        let alive: Vec<(Seq, Message)> = bodies
+            .into_iter()
+            .filter_map(|(seq, message)| message.map(|message| (seq, message)))
+            .filter(|(seq, _)| self.is_alive(*seq))
+            .collect();
+        let payloads = alive
+            .iter()
+            .map(|(seq, message)| {
+                (body_name(*seq, false), journal::op::Payload::Message(message.clone()))
+            })
+            .collect();
+        let positions = store(payloads);
+        let survivors: Vec<(Seq, Seq)> = alive.iter().map(|(seq, _)| *seq).zip(positions).collect();
+        containers.carried(first, &survivors);
+        drop(containers);
+        self.carry(desk, queue);
+    }
+
+    /// Messages are gone: from memory, and from their records.
+    fn release(&mut self, first: Seq, last: Seq) {
+        if let Some(leading) = &mut self.leading
+            && !leading.outgoing.is_empty()
+        {
+            let waits: Vec<Seq> = leading
+                .outgoing
+                .iter()
+                .filter_map(Outgoing::seq)
+                .filter(|seq| (first..=last).contains(seq))
+                .collect();
+            if !waits.is_empty() {
+                // Their bodies are needed once more; the rest goes now.
+                leading.held.extend(&waits);
+                let held: BTreeSet<Seq> = waits.into_iter().collect();
+                for seq in (first.0..=last.0).map(Seq).filter(|seq| !held.contains(seq)) {
+                    self.bodies.remove(seq);
+                    self.containers.lock().release(seq, seq);
+                }
+                return;
+            }
+        }
+        self.bodies.remove_range(first, last);
+        self.containers.lock().release(first, last);
+    }
+
+    /// Records that the journal may forget.
+    pub(crate) fn take_free(&mut self) -> Vec<Seq> {
+        self.containers.lock().take_free()
+    }
+
+    /// The state, small: names and headers.
+    pub(crate) fn checkpoint(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u8(order::VERSION);
+        let machine = self.machine.encode();
+        order::put_bytes(&mut out, &machine);
+        let containers = self.containers.lock();
+        let records: Vec<(Seq, Record)> = containers.records().collect();
+        out.put_u32_le(u32::try_from(records.len()).expect("a queue has fewer records"));
+        for (first, record) in records {
+            out.put_u64_le(first.0);
+            out.put_u64_le(record.index);
+            out.put_u32_le(record.count);
+        }
+        out.freeze()
+    }
+
+    /// Takes another state, of a checkpoint, and the records that its bodies are in.
+    ///
+    /// # Errors
+    /// If the bytes are no checkpoint.
+    pub(crate) fn install(
+        &mut self,
+        desk: &mut Desk,
+        mut state: Bytes,
+        records: Vec<Body>,
+    ) -> Result<(), Malformed> {
+        self.step_down();
+        if order::u8_of(&mut state)? != order::VERSION {
+            return Err(Malformed("a checkpoint of an unknown version"));
+        }
+        let machine = Machine::decode(order::take_bytes(&mut state)?)?;
+        let (mut by_index, mut counts) = (BTreeMap::new(), BTreeMap::new());
+        for _ in 0..order::u32_of(&mut state)? {
+            let (first, index) = (Seq(order::u64_of(&mut state)?), order::u64_of(&mut state)?);
+            counts.insert(first, order::u32_of(&mut state)?);
+            if index > 0 {
+                by_index.insert(index, first);
+            }
+        }
+        let is_alive = |seq: Seq| machine.queue().head(seq).is_some();
+        let live = |first: Seq, count: u32| {
+            let alive = (first.0..first.0 + u64::from(count)).filter(|seq| is_alive(Seq(*seq)));
+            u32::try_from(alive.count()).unwrap_or(u32::MAX)
+        };
+        let mut containers = self.containers.lock();
+        containers.clear();
+        for body in records {
+            let (first, index, position) = match body {
+                Body::Entry { index, position } => (by_index.get(&index).copied(), index, position),
+                Body::Carried { name, position } => match named_body(name) {
+                    (seq, false) if is_alive(seq) => {
+                        containers.alone(seq, position);
+                        continue;
+                    }
+                    (_, false) => (None, 0, position),
+                    (first, true) => (Some(first), 0, position),
+                },
+            };
+            let known = first.and_then(|first| counts.get(&first).map(|count| (first, *count)));
+            let count = known.map_or(0, |(_, count)| count);
+            let alive = known.map_or(0, |(first, count)| live(first, count));
+            let record = Record { position, index, count };
+            containers.known(known.map(|(first, _)| first), record, alive);
+        }
+        drop(containers);
+        self.machine = machine;
+        self.bodies = Bodies::default();
+        self.report(desk);
+        self.stopped = None;
+        Ok(())
+    }
+
+    /// The journal has synced up to `lsn`: bodies up to there may be dropped.
+    pub(crate) fn synced(&mut self, lsn: journal::op::Lsn, keep: u64) {
+        self.bodies.synced(lsn);
+        let next = self.machine.queue().oldest_ready().unwrap_or(Seq(u64::MAX));
+        self.bodies.evict(keep, next);
+    }
+
+    /// Reports to the desk what has changed since the last report.
+    pub(crate) fn report(&mut self, desk: &mut Desk) {
+        let weight = self.bodies.weight();
+        desk.weight.follow(self.weighed, weight);
+        self.weighed = weight;
+        if self.leading.is_some() {
+            desk.counted.add_difference(&self.counters, &self.reported);
+        }
+        self.reported = self.counters;
+    }
+
+    /// Nodes that have consumers or hold messages here.
+    pub(crate) fn nodes(&self) -> BTreeSet<NodeId> {
+        self.machine.nodes()
+    }
+}
+
+/// The name under which a body is carried to another record or node.
+pub(crate) fn body_name(first: Seq, whole_record: bool) -> u64 {
+    (first.0 << 1) | u64::from(whole_record)
+}
+
+fn named_body(name: u64) -> (Seq, bool) {
+    (Seq(name >> 1), name & 1 == 1)
+}
+
+/// Adds `x-delivery-count` to a message that failed before.
+fn counting(message: Message, delivery_count: u32) -> Message {
+    if delivery_count == 0 {
+        return message;
+    }
+    let count = AMQPValue::LongLongInt(i64::from(delivery_count));
+    death::with_header(&message, "x-delivery-count", count)
+}

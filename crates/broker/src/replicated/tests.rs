@@ -1,0 +1,147 @@
+//! Quorum queues on three nodes in one process: real shards, journals and Raft groups, and a network
+//! that hands things over at once or not at all.
+
+mod net;
+
+use std::time::Duration;
+
+use amqp::request::{Event, Flow, Outcome, Unsettled};
+use model::id::{ConsumerId, QueueId, Seq};
+
+use crate::shard::command::{Consumed, Deleted, Got, Settlement};
+use net::{Net, Node};
+
+const QUEUE: QueueId = QueueId(100);
+
+fn texts(events: &[Event]) -> Vec<String> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Deliver(delivery) | Event::DeliverAgain(delivery) => {
+                Some(String::from_utf8_lossy(delivery.message.body()).into_owned())
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn numbers(range: std::ops::Range<u64>) -> Vec<String> {
+    range.map(|number| number.to_string()).collect()
+}
+
+/// Publishes one after the other without waiting, then waits for all confirms.
+async fn publish(node: &Node, range: std::ops::Range<u64>) {
+    let client = node.client();
+    for number in range.clone() {
+        client.publish(QUEUE, number, number.to_string().as_bytes());
+    }
+    client.confirmed(range.count()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_node_publishes_and_any_node_consumes() {
+    let net = Net::new(3).await;
+    net.declare(QUEUE).await;
+    for (index, node) in net.nodes().iter().enumerate() {
+        let first = index as u64 * 10;
+        publish(node, first..first + 10).await;
+    }
+    for node in net.nodes() {
+        let client = node.client();
+        let consumer = ConsumerId(node.me.node.0 * 10);
+        assert_eq!(client.consume(QUEUE, consumer, Flow::Prefetch(10)).await, Consumed::Done);
+        let events = client.events(10).await;
+        assert_eq!(texts(&events).len(), 10);
+        let unsettled: Vec<Unsettled> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Deliver(it) => {
+                    Some(Unsettled { queue: QUEUE, seq: it.seq, consumer: it.consumer })
+                }
+                _ => None,
+            })
+            .collect();
+        client.cancel(QUEUE, consumer).await;
+        client.settle(QUEUE, unsettled, Settlement::Client(Outcome::Accept));
+    }
+    assert!(matches!(net.nodes()[1].client().get(QUEUE).await, Got::Empty));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_are_answered_from_everywhere() {
+    let net = Net::new(3).await;
+    net.declare(QUEUE).await;
+    let (a, c) = (net.nodes()[0].client(), net.nodes()[2].client());
+    publish(&net.nodes()[1], 0..5).await;
+    let Got::Message { seq, message, remaining, .. } = c.get(QUEUE).await else {
+        panic!("there are messages");
+    };
+    assert_eq!((message.body(), remaining), (&b"0"[..], 4));
+    c.settle(
+        QUEUE,
+        vec![Unsettled { queue: QUEUE, seq, consumer: None }],
+        Settlement::Client(Outcome::Accept),
+    );
+    assert_eq!(a.consume(QUEUE, ConsumerId(1), Flow::Prefetch(1)).await, Consumed::Done);
+    assert_eq!(texts(&a.events(1).await), ["1"]);
+    assert_eq!(c.delete(QUEUE, true, false).await, Deleted::InUse);
+    a.cancel(QUEUE, ConsumerId(1)).await;
+    assert_eq!(c.purge(QUEUE).await, Some(3));
+    assert_eq!(c.delete(QUEUE, true, true).await, Deleted::Done(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leader_is_lost_and_nothing_confirmed_is() {
+    let net = Net::new(3).await;
+    net.declare(QUEUE).await;
+    let leader = net.leader(QUEUE).await;
+    let others: Vec<&Node> = net.nodes().iter().filter(|node| node.me != leader.me).collect();
+    let (publisher, consuming) = (others[0].client(), others[1].client());
+    publish(others[0], 0..100).await;
+    let consumer = ConsumerId(7);
+    assert_eq!(consuming.consume(QUEUE, consumer, Flow::Prefetch(10)).await, Consumed::Done);
+    assert_eq!(texts(&consuming.events(10).await), numbers(0..10));
+    for number in 100..200 {
+        publisher.publish(QUEUE, number, number.to_string().as_bytes());
+    }
+    net.kill(leader.me.node).await;
+    publisher.confirmed(100).await;
+    // What the consumer holds stays with it, and it goes on from there.
+    let first =
+        (1..=5).map(|seq| Unsettled { queue: QUEUE, seq: Seq(seq), consumer: Some(consumer) });
+    consuming.settle(QUEUE, first.collect(), Settlement::Client(Outcome::Accept));
+    assert_eq!(texts(&consuming.new_events(5).await), numbers(10..15));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_majority_publishes_wait_and_then_are_refused() {
+    let net = Net::new(3).await;
+    net.declare(QUEUE).await;
+    publish(&net.nodes()[0], 0..5).await;
+    net.kill(net.nodes()[1].me.node).await;
+    net.kill(net.nodes()[2].me.node).await;
+    let client = net.nodes()[0].client();
+    client.publish(QUEUE, 5, b"5");
+    let events = client.events(1).await;
+    assert!(matches!(events[..], [Event::Confirmed { number: 5, accepted: false, .. }]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_comes_back_with_its_journal() {
+    let mut net = Net::new(3).await;
+    net.declare(QUEUE).await;
+    publish(&net.nodes()[0], 0..50).await;
+    for index in [0, 1, 2] {
+        net.restart(index).await;
+        let first = 50 + 10 * index as u64;
+        tokio::time::timeout(
+            Duration::from_secs(20),
+            publish(&net.nodes()[index], first..first + 10),
+        )
+        .await
+        .expect("the queue serves again");
+    }
+    let client = net.nodes()[1].client();
+    assert_eq!(client.consume(QUEUE, ConsumerId(3), Flow::Prefetch(0)).await, Consumed::Done);
+    assert_eq!(texts(&client.events(80).await), numbers(0..80));
+}

@@ -1,0 +1,555 @@
+//! The nodes of the tests and what is between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::time::Duration;
+
+use amqp::mailbox::Mailbox;
+use amqp::request::{Event, Flow, Unsettled};
+use bytes::Bytes;
+use journal::disk::real::RealDisk;
+use journal::journal::Journal;
+use journal::listener::Listener;
+use journal::op::Lsn;
+use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, StreamId};
+use model::message::Message;
+use model::time::Millis;
+use parking_lot::Mutex;
+use queue::settings::{Settings, Style};
+use quorum::group::GroupId;
+use quorum::host::{Care, Host, Options};
+use quorum::member::{Boxed, Member, NotConnected, RequestError, Role, Transport};
+use quorum::recovered::Recovered;
+use quorum::watermark::Watermark;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::origin::{InFlight, Origin};
+use crate::outlet::Outlet;
+use crate::replicated::client::Leader;
+use crate::replicated::fabric::Fabric;
+use crate::replicated::notice::Notice;
+use crate::replicated::numbered::Sender;
+use crate::router::Router;
+use crate::shard::Shard;
+use crate::shard::bodies::Weight;
+use crate::shard::command::{
+    Arrival, Batch, Command, Consume, Consumed, Content, Deleted, Done, Got, Settlement,
+};
+use crate::shard::desk::Desk;
+use crate::shard::outboxes::Outboxes;
+use crate::shard::profile::Profile;
+use crate::shards::Shards;
+use crate::totals::{Counters, Totals};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What goes from one node to another.
+enum Parcel {
+    Raft(Bytes),
+    Command(Command),
+}
+
+#[derive(Default)]
+struct Wires {
+    /// Nodes that are there.
+    hosts: Mutex<BTreeMap<NodeId, (Host, Arc<Shards>)>>,
+    lines: Mutex<BTreeMap<(NodeId, NodeId), mpsc::UnboundedSender<Parcel>>>,
+}
+
+impl Wires {
+    /// Things from one node to another arrive in order.
+    fn carry(self: &Arc<Self>, from: NodeId, to: NodeId, parcel: Parcel) -> bool {
+        if !self.hosts.lock().contains_key(&to) || !self.hosts.lock().contains_key(&from) {
+            return false;
+        }
+        let mut lines = self.lines.lock();
+        let line = lines.entry((from, to)).or_insert_with(|| {
+            let (sender, mut parcels) = mpsc::unbounded_channel();
+            let wires = Arc::clone(self);
+            tokio::spawn(async move {
+                while let Some(parcel) = parcels.recv().await {
+                    let there = wires.hosts.lock().get(&to).cloned();
+                    let Some((host, shards)) = there else { continue };
+                    match parcel {
+                        Parcel::Raft(bytes) => host.on_messages(from, &mut vec![bytes]),
+                        Parcel::Command(command) => {
+                            let index = command.queue().map_or(0, |queue| shards.index_of(queue));
+                            shards.inbox(index).post(Batch::one(command));
+                        }
+                    }
+                }
+            });
+            sender
+        });
+        line.send(parcel).is_ok()
+    }
+}
+
+struct Cable {
+    me: NodeId,
+    wires: Arc<Wires>,
+}
+
+impl Transport for Cable {
+    fn send(&self, to: NodeId, payload: Bytes) -> Result<(), NotConnected> {
+        let sent = self.wires.carry(self.me, to, Parcel::Raft(payload));
+        sent.then_some(()).ok_or(NotConnected)
+    }
+
+    fn has_room(&self, _: NodeId) -> bool {
+        true
+    }
+
+    fn room(&self, _: NodeId) -> Boxed<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn request(
+        &self,
+        to: NodeId,
+        payload: Bytes,
+        within: Duration,
+    ) -> Boxed<Result<Bytes, RequestError>> {
+        let (from, host) =
+            (self.me, self.wires.hosts.lock().get(&to).map(|(host, _)| host.clone()));
+        Box::pin(async move {
+            let Some(host) = host else { return Err(RequestError::NotConnected) };
+            let (answer, answered) = oneshot::channel();
+            host.on_request(from, payload, Box::new(move |bytes| drop(answer.send(bytes))));
+            match tokio::time::timeout(within, answered).await {
+                Ok(Ok(bytes)) => Ok(bytes),
+                Ok(Err(_)) => Err(RequestError::Refused("dropped".into())),
+                Err(_) => Err(RequestError::TimedOut),
+            }
+        })
+    }
+}
+
+struct Cluster {
+    me: Sender,
+    host: Host,
+    wires: Arc<Wires>,
+    recovered: Mutex<BTreeMap<GroupId, Recovered>>,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("me", &self.me).finish_non_exhaustive()
+    }
+}
+
+impl Fabric for Cluster {
+    fn me(&self) -> Sender {
+        self.me
+    }
+
+    fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes) {
+        let command = Command::Orders { queue, batch };
+        self.wires.carry(self.me.node, to, Parcel::Command(command));
+    }
+
+    fn notice(&self, to: NodeId, notice: &Notice) {
+        let notice = Notice::decode(notice.encode()).expect("it was just encoded");
+        self.wires.carry(self.me.node, to, Parcel::Command(Command::Notice(Box::new(notice))));
+    }
+
+    fn propose(&self, queue: QueueId, entry: Bytes) -> bool {
+        self.host.propose(queue.into(), entry).is_ok()
+    }
+
+    fn announce(&self, queue: QueueId, leader: Leader) {
+        let others: Vec<NodeId> = self.wires.hosts.lock().keys().copied().collect();
+        for to in others.into_iter().filter(|to| *to != self.me.node) {
+            let command = Command::Leads { queue, leader };
+            self.wires.carry(self.me.node, to, Parcel::Command(command));
+        }
+    }
+
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Option<Vec<NodeId>>) {
+        let (host, me) = (self.host.clone(), self.me.node);
+        let recovered = self.recovered.lock().remove(&queue.into());
+        tokio::spawn(async move {
+            let recovered = recovered.unwrap_or_default();
+            host.start(queue.into(), Care::Supervised, member, recovered).await.expect("starts");
+            if let Some(members) = first
+                && members.first() == Some(&me)
+            {
+                host.initialise(queue.into(), &members).await.expect("is founded");
+            }
+        });
+    }
+
+    fn delete(&self, queue: QueueId) {
+        let host = self.host.clone();
+        tokio::spawn(async move { host.delete(queue.into()).await });
+    }
+}
+
+#[derive(Debug)]
+struct Ear {
+    watermark: Arc<Watermark>,
+    shards: Arc<Shards>,
+}
+
+impl Listener for Ear {
+    fn durable(&self, lsn: Lsn) {
+        self.watermark.advance(lsn);
+        self.shards.wake_all();
+    }
+
+    fn full(&self, _: bool) {}
+
+    fn failed(&self, error: &std::io::Error) {
+        panic!("the journal has failed: {error}");
+    }
+}
+
+/// One node.
+pub(super) struct Node {
+    pub(super) me: Sender,
+    shards: Arc<Shards>,
+    host: Host,
+    journal: Arc<Journal>,
+    shard: tokio::task::JoinHandle<()>,
+    dead: AtomicBool,
+    last_connection: AtomicU16,
+}
+
+/// All nodes.
+pub(super) struct Net {
+    wires: Arc<Wires>,
+    nodes: Vec<Node>,
+    directories: Vec<tempfile::TempDir>,
+    queues: Mutex<BTreeSet<QueueId>>,
+}
+
+impl Net {
+    pub(super) async fn new(count: u64) -> Self {
+        let wires: Arc<Wires> = Arc::default();
+        let mut net =
+            Self { wires, nodes: Vec::new(), directories: Vec::new(), queues: Mutex::default() };
+        for node in 1..=count {
+            let directory = tempfile::tempdir().expect("a directory can be made");
+            let me = Sender { node: NodeId(node), boot: 1 };
+            net.nodes.push(Node::start(me, directory.path().into(), &net.wires).await);
+            net.directories.push(directory);
+        }
+        for node in &net.nodes {
+            for other in net.nodes.iter().filter(|other| other.me != node.me) {
+                node.host.on_up(other.me.node);
+            }
+        }
+        net
+    }
+
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Declares a queue on all nodes and waits for its leader.
+    pub(super) async fn declare(&self, queue: QueueId) {
+        self.queues.lock().insert(queue);
+        for node in &self.nodes {
+            node.create(queue, self.nodes.iter().map(|node| node.me.node).collect());
+        }
+        self.leader(queue).await;
+    }
+
+    /// Waits for a queue's leader.
+    pub(super) async fn leader(&self, queue: QueueId) -> &Node {
+        let lead = async {
+            loop {
+                let leads = |node: &&Node| {
+                    !node.dead.load(Ordering::Relaxed)
+                        && matches!(node.host.role(queue.into()), Some(Role::Leader { .. }))
+                };
+                if let Some(node) = self.nodes.iter().find(leads) {
+                    return node;
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, lead).await.expect("somebody leads in the end")
+    }
+
+    /// A node is gone, and the others know.
+    pub(super) async fn kill(&self, node: NodeId) {
+        self.wires.hosts.lock().remove(&node);
+        let gone = self.nodes.iter().find(|one| one.me.node == node).expect("it is one of them");
+        gone.dead.store(true, Ordering::Relaxed);
+        gone.shard.abort();
+        for id in self.queues.lock().iter() {
+            gone.host.stop((*id).into()).await;
+        }
+        for other in self.nodes.iter().filter(|other| !other.dead.load(Ordering::Relaxed)) {
+            other.host.on_down(node);
+            other.shards.inbox(0).post(Batch::one(Command::Lost { node }));
+        }
+    }
+
+    /// A node is killed and starts again from its journal.
+    pub(super) async fn restart(&mut self, index: usize) {
+        self.kill(self.nodes[index].me.node).await;
+        let old = self.nodes.remove(index);
+        let me = Sender { boot: old.me.boot + 1, ..old.me };
+        let Node { journal, shards, host, shard, .. } = old;
+        drop((shards, host, shard.await));
+        let closed = async {
+            let mut journal = journal;
+            loop {
+                match Arc::try_unwrap(journal) {
+                    Ok(alone) => return drop(alone),
+                    Err(shared) => journal = shared,
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, closed).await.expect("nobody else has the journal");
+        let node = Node::start(me, self.directories[index].path().into(), &self.wires).await;
+        let members: Vec<NodeId> = (1..=3).map(NodeId).collect();
+        for queue in self.queues.lock().iter() {
+            node.open(*queue, members.clone());
+        }
+        for other in &self.nodes {
+            other.host.on_up(me.node);
+            node.host.on_up(other.me.node);
+            other.reannounce(&self.queues.lock(), &self.wires);
+        }
+        self.nodes.insert(index, node);
+        for queue in self.queues.lock().clone() {
+            self.leader(queue).await;
+        }
+    }
+}
+
+impl Node {
+    async fn start(me: Sender, directory: PathBuf, wires: &Arc<Wires>) -> Self {
+        let shards = Arc::new(Shards::new(1));
+        let watermark = Arc::new(Watermark::default());
+        let ear = Ear { watermark: Arc::clone(&watermark), shards: Arc::clone(&shards) };
+        let mut options = journal::options::Options::new(directory);
+        options.segment_bytes = 4 << 20;
+        let (journal, recovery) =
+            Journal::open(options, Arc::new(RealDisk), Arc::new(ear)).expect("opens");
+        let journal = Arc::new(journal);
+        let mut recovered: BTreeMap<GroupId, Recovered> = recovery
+            .streams()
+            .iter()
+            .map(|known| (GroupId(known.stream.0), Recovered::new(known.highest)))
+            .collect();
+        recovery
+            .for_each(|StreamId(stream), seq, head, bytes| {
+                if let Some(group) = recovered.get_mut(&GroupId(stream)) {
+                    group.note(seq, head, bytes);
+                }
+            })
+            .expect("is read");
+        let cable = Cable { me: me.node, wires: Arc::clone(wires) };
+        let log = Arc::clone(&journal) as Arc<dyn quorum::log::Log>;
+        let host = Host::new(Options::new(me.node), log, watermark, Arc::new(cable));
+        wires.hosts.lock().insert(me.node, (host.clone(), Arc::clone(&shards)));
+        let fabric = Cluster {
+            me,
+            host: host.clone(),
+            wires: Arc::clone(wires),
+            recovered: Mutex::new(recovered),
+        };
+        let (chores, _) = mpsc::unbounded_channel();
+        let totals = Arc::new(Totals::default());
+        let desk = Desk {
+            now: crate::shard::now(),
+            outboxes: Outboxes::default(),
+            ops: Vec::new(),
+            effects: Vec::new(),
+            counted: Counters::default(),
+            weight: Weight::default(),
+            budget: Weight { cached: 1 << 20, only: 1 << 20 },
+            consumer_window: 1 << 20,
+            answers_last_consumer: false,
+            last_consumer_gone: false,
+            journal: Arc::clone(&journal),
+            inbox: Arc::clone(shards.inbox(0)),
+            shards: Arc::clone(&shards),
+            router: Arc::new(Router::new(metadata::state::State::new())),
+            fabric: Arc::new(fabric),
+            publish_timeout: Millis(2000),
+            chores,
+            consumers: Arc::default(),
+        };
+        let shard = tokio::spawn(Shard::new(desk, totals, Vec::new()).run());
+        let dead = AtomicBool::new(false);
+        Self { me, shards, host, journal, shard, dead, last_connection: AtomicU16::new(0) }
+    }
+
+    fn profile(queue: QueueId, members: Vec<NodeId>) -> Box<Profile> {
+        Box::new(Profile {
+            id: queue,
+            vhost: "/".into(),
+            name: "q".into(),
+            durable: true,
+            settings: Settings::new(Style::Quorum),
+            dead_letter: None,
+            quorum: Some(members),
+        })
+    }
+
+    fn post(&self, command: Command) {
+        self.shards.inbox(0).post(Batch::one(command));
+    }
+
+    fn create(&self, queue: QueueId, members: Vec<NodeId>) {
+        self.post(Command::Create(Self::profile(queue, members)));
+    }
+
+    fn open(&self, queue: QueueId, members: Vec<NodeId>) {
+        self.post(Command::Open(Self::profile(queue, members)));
+    }
+
+    /// Says once more what it leads.
+    fn reannounce(&self, queues: &BTreeSet<QueueId>, wires: &Arc<Wires>) {
+        for &queue in queues {
+            if let Some(Role::Leader { term }) = self.host.role(queue.into()) {
+                let leader = Leader { node: self.me.node, term };
+                let others: Vec<NodeId> = wires.hosts.lock().keys().copied().collect();
+                for to in others.into_iter().filter(|to| *to != self.me.node) {
+                    let command = Command::Leads { queue, leader };
+                    wires.carry(self.me.node, to, Parcel::Command(command));
+                }
+            }
+        }
+    }
+
+    /// A connection to this node.
+    pub(super) fn client(&self) -> Client {
+        let id = self.last_connection.fetch_add(1, Ordering::Relaxed) + 1;
+        let mailbox = Mailbox::new();
+        let origin = Arc::new(Origin {
+            id: ConnectionId(id.into()),
+            outlet: Outlet::new(mailbox.clone()),
+            totals: Arc::default(),
+            in_flight: InFlight::default(),
+        });
+        Client { shards: Arc::clone(&self.shards), origin, mailbox }
+    }
+}
+
+/// A connection.
+pub(super) struct Client {
+    shards: Arc<Shards>,
+    origin: Arc<Origin>,
+    mailbox: Mailbox,
+}
+
+impl Client {
+    fn post(&self, bytes: usize, command: Command) {
+        let origin = Some(Arc::clone(&self.origin));
+        self.shards.inbox(0).post(Batch { origin, bytes, commands: vec![command] });
+    }
+
+    pub(super) fn publish(&self, queue: QueueId, number: u64, body: &[u8]) {
+        let message = Message::from_parts("", "q", &[0, 0], body);
+        let arrival = Arrival {
+            queue,
+            content: Content::Own(message),
+            persistent: true,
+            priority: None,
+            ttl: None,
+            done: Done::Confirm { channel: 1, number },
+        };
+        let weight = arrival.weight();
+        self.origin.in_flight.add(weight);
+        self.post(weight, Command::Publish(arrival));
+    }
+
+    async fn take(&self, wanted: usize, is_wanted: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let mut all = Vec::new();
+        let taken = async {
+            while all.len() < wanted {
+                let events = self.mailbox.next().await;
+                all.extend(events.into_iter().filter(|event| is_wanted(event)));
+            }
+        };
+        let in_time = tokio::time::timeout(PATIENCE, taken).await.is_ok();
+        assert!(in_time, "{} of {wanted} events: {all:?}", all.len());
+        all
+    }
+
+    /// Waits for so many events.
+    pub(super) async fn events(&self, wanted: usize) -> Vec<Event> {
+        self.take(wanted, |_| true).await
+    }
+
+    /// Waits for so many deliveries that are not repeats.
+    pub(super) async fn new_events(&self, wanted: usize) -> Vec<Event> {
+        self.take(wanted, |event| matches!(event, Event::Deliver(_))).await
+    }
+
+    /// Waits until so many publishes are confirmed, each once.
+    pub(super) async fn confirmed(&self, wanted: usize) {
+        let events = self.events(wanted).await;
+        let mut numbers = BTreeSet::new();
+        for event in events {
+            let Event::Confirmed { number, accepted: true, .. } = event else {
+                panic!("{event:?} instead of a confirm");
+            };
+            assert!(numbers.insert(number), "{number} is confirmed twice");
+        }
+        self.origin.in_flight.below(1).await;
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> T {
+        let (answer, answered) = oneshot::channel();
+        self.post(0, command(answer));
+        tokio::time::timeout(PATIENCE, answered).await.expect("in time").expect("answered")
+    }
+
+    pub(super) async fn consume(
+        &self,
+        queue: QueueId,
+        consumer: ConsumerId,
+        flow: Flow,
+    ) -> Consumed {
+        let origin = Arc::clone(&self.origin);
+        self.ask(|answer| {
+            Command::Consume(Box::new(Consume {
+                queue,
+                consumer,
+                origin,
+                channel: 1,
+                tag: "tag".into(),
+                no_ack: false,
+                exclusive: false,
+                priority: 0,
+                timeout: None,
+                flow,
+                arguments: amq_protocol_types::FieldTable::default(),
+                user: "guest".into(),
+                answer,
+            }))
+        })
+        .await
+    }
+
+    pub(super) async fn cancel(&self, queue: QueueId, consumer: ConsumerId) {
+        self.ask(|answer| Command::Cancel { queue, consumer, answer }).await;
+    }
+
+    pub(super) fn settle(&self, queue: QueueId, unsettled: Vec<Unsettled>, outcome: Settlement) {
+        self.post(0, Command::Settle { queue, unsettled, outcome });
+    }
+
+    pub(super) async fn get(&self, queue: QueueId) -> Got {
+        let connection = self.origin.id;
+        self.ask(|answer| Command::Get { queue, connection, no_ack: false, answer }).await
+    }
+
+    pub(super) async fn purge(&self, queue: QueueId) -> Option<u64> {
+        self.ask(|answer| Command::Purge { queue, answer }).await
+    }
+
+    pub(super) async fn delete(&self, queue: QueueId, if_unused: bool, if_empty: bool) -> Deleted {
+        self.ask(|answer| Command::Delete { queue, if_unused, if_empty, answer }).await
+    }
+}
