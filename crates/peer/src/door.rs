@@ -1,8 +1,9 @@
 //! Where connections come in and go out: sockets and handshakes, each with a deadline.
 
 use crate::connection::Stream;
-use crate::handshake::{Acceptor, Dialler, HandshakeError, Nonce, put_refusal};
+use crate::handshake::{Acceptor, Dialler, HandshakeError, Introduced, Nonce, put_refusal};
 use crate::identity::Claim;
+use crate::link::DialFailure;
 use crate::pair::Command;
 use crate::refusal::{Reason, Refusal};
 use crate::shared::Shared;
@@ -31,6 +32,8 @@ pub(crate) struct Met {
     /// What was read behind the handshake.
     pub(crate) input: BytesMut,
     pub(crate) claim: Arc<Claim>,
+    /// Its session; see [`Link`](crate::link).
+    pub(crate) session: u64,
 }
 
 impl std::fmt::Debug for Met {
@@ -64,8 +67,7 @@ impl Arrival {
 /// Why a dial has failed.
 #[derive(Debug)]
 pub(crate) struct DialError {
-    /// Nothing listens there.
-    pub(crate) refused: bool,
+    pub(crate) failure: DialFailure,
     pub(crate) text: String,
 }
 
@@ -74,12 +76,18 @@ pub(crate) async fn dial(
     shared: Arc<Shared>,
     name: Arc<str>,
     address: String,
+    session: u64,
 ) -> Result<Met, DialError> {
-    let error =
-        |text: String| DialError { refused: false, text: format!("dialling {address}: {text}") };
+    let error = |text: String| DialError {
+        failure: DialFailure::Other,
+        text: format!("dialling {address}: {text}"),
+    };
     let dialling = async {
         let stream = TcpStream::connect(address.as_str()).await.map_err(|failure| DialError {
-            refused: failure.kind() == io::ErrorKind::ConnectionRefused,
+            failure: match failure.kind() {
+                io::ErrorKind::ConnectionRefused => DialFailure::Refused,
+                _ => DialFailure::Other,
+            },
             ..error(failure.to_string())
         })?;
         // Small frames must not wait for each other.
@@ -91,7 +99,7 @@ pub(crate) async fn dial(
                 .await
                 .map_err(|failure| error(format!("TLS: {failure}")))?,
         };
-        introduce(&shared, name, stream).await.map_err(error)
+        introduce(&shared, name, session, stream).await.map_err(error)
     };
     match tokio::time::timeout(shared.silence_timeout, dialling).await {
         Ok(outcome) => outcome,
@@ -102,10 +110,11 @@ pub(crate) async fn dial(
 async fn introduce(
     shared: &Shared,
     name: Arc<str>,
+    session: u64,
     mut stream: Box<dyn Stream>,
 ) -> Result<Met, String> {
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-    let mut dialler = Dialler::new(shared.party.clone(), Some(name), nonce(), &mut out);
+    let mut dialler = Dialler::new(shared.party.clone(), Some(name), session, nonce(), &mut out);
     loop {
         stream.write_all(&out.split()).await.map_err(|error| error.to_string())?;
         stream.flush().await.map_err(|error| error.to_string())?;
@@ -115,7 +124,9 @@ async fn introduce(
             Err(error) => return Err(error.to_string()),
         }
         match dialler.read(&mut input, &mut out) {
-            Ok(Some(claim)) => return Ok(Met { stream, input, claim: Arc::new(claim) }),
+            Ok(Some(Introduced { claim, session })) => {
+                return Ok(Met { stream, input, claim: Arc::new(claim), session });
+            }
             Ok(None) => {}
             Err(error) => return Err(error.to_string()),
         }
@@ -163,7 +174,7 @@ async fn meet(stream: TcpStream, address: SocketAddr, shared: Arc<Shared>) -> Re
     };
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
     let mut acceptor = Acceptor::new(shared.party.clone(), nonce());
-    let claim = loop {
+    let Introduced { claim, session } = loop {
         match stream.read_buf(&mut input).await {
             // One that looks whether somebody listens.
             Ok(0) if input.is_empty() => return Ok(()),
@@ -172,7 +183,7 @@ async fn meet(stream: TcpStream, address: SocketAddr, shared: Arc<Shared>) -> Re
             Err(error) => return Err(error.to_string()),
         }
         match acceptor.read(&mut input, &mut out) {
-            Ok(Some(claim)) => break claim,
+            Ok(Some(introduced)) => break introduced,
             Ok(None) => {
                 stream.write_all(&out.split()).await.map_err(|error| error.to_string())?;
                 stream.flush().await.map_err(|error| error.to_string())?;
@@ -186,7 +197,7 @@ async fn meet(stream: TcpStream, address: SocketAddr, shared: Arc<Shared>) -> Re
             }
         }
     };
-    let met = Met { stream, input, claim: Arc::new(claim) };
+    let met = Met { stream, input, claim: Arc::new(claim), session };
     let arrival = Arrival { met, acceptor, address };
     let identity = &arrival.met.claim.identity;
     if let Err(detail) = shared.handler().admit(identity) {

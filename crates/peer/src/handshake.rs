@@ -4,8 +4,8 @@
 //!   dialler                                             acceptor
 //!     ── magic, version │ Hello { nonce, cluster } ──────────▶
 //!     ◀─ magic, version │ Challenge { nonce } ────────────────
-//!     ── Proof { who I am, whom I dial, proof } ─────────────▶   knows the dialler
-//!     ◀─ Welcome { who I am, proof } ─────────────────────────
+//!     ── Proof { who I am, session, whom I dial, proof } ────▶   knows the dialler
+//!     ◀─ Welcome { who I am, session, proof } ────────────────
 //!   knows the acceptor
 //! ```
 //!
@@ -51,7 +51,7 @@ const DETAIL_MAX: usize = 512;
 const _: () = assert!(SMALL_MAX > NONCE + NAME_MAX + 16 && SMALL_MAX > DETAIL_MAX + 16);
 const _: () = {
     use crate::identity::{ADDRESS_MAX, FACTS_MAX};
-    assert!(LARGE_MAX > FACTS_MAX + ADDRESS_MAX + 2 * NAME_MAX + 24 + PROOF + 64);
+    assert!(LARGE_MAX > FACTS_MAX + ADDRESS_MAX + 2 * NAME_MAX + 32 + PROOF + 64);
 };
 
 /// A number that is used once.
@@ -72,6 +72,20 @@ pub(crate) enum HandshakeError {
     /// This node refused; what to tell the other is in the output.
     #[error("{0}")]
     Refuse(Refusal),
+}
+
+/// What one side has learnt of the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Introduced {
+    pub(crate) claim: Claim,
+    /// Which of its sessions with this node the connection belongs to; see [`Link`](crate::link).
+    pub(crate) session: u64,
+}
+
+impl Introduced {
+    fn decode(input: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { claim: Claim::decode(input)?, session: input.u64()? })
+    }
 }
 
 /// What both sides of a handshake know from the start.
@@ -209,6 +223,7 @@ pub(crate) fn put_refusal(out: &mut BytesMut, refusal: &Refusal) {
 pub(crate) struct Dialler {
     talk: Talk,
     to: Option<Arc<str>>,
+    session: u64,
     state: DiallerState,
 }
 
@@ -219,10 +234,11 @@ enum DiallerState {
 }
 
 impl Dialler {
-    /// Begins. `to` is the name that the node at the other end must have.
+    /// Begins. `to` is the name that the node at the other end must have, `session` what it is told.
     pub(crate) fn new(
         party: Party,
         to: Option<Arc<str>>,
+        session: u64,
         nonce: Nonce,
         out: &mut BytesMut,
     ) -> Self {
@@ -233,7 +249,7 @@ impl Dialler {
         body.put_slice(&nonce);
         put_text(&mut body, &cluster);
         talk.say(out, HELLO, &body, None);
-        Self { talk, to, state: DiallerState::AwaitsChallenge }
+        Self { talk, to, session, state: DiallerState::AwaitsChallenge }
     }
 
     /// Takes what has come off `input`. Returns who the acceptor is once that is known; what is
@@ -242,7 +258,7 @@ impl Dialler {
         &mut self,
         input: &mut BytesMut,
         out: &mut BytesMut,
-    ) -> Result<Option<Claim>, HandshakeError> {
+    ) -> Result<Option<Introduced>, HandshakeError> {
         if !self.talk.greeted {
             let Some(version) = self.talk.greeting(input)? else { return Ok(None) };
             if version != VERSION {
@@ -257,6 +273,7 @@ impl Dialler {
             self.talk.heard(&word);
             let mut body = BytesMut::new();
             self.talk.party.me.encode(&mut body);
+            body.put_u64(self.session);
             put_bytes(&mut body, self.to.as_deref().unwrap_or_default().as_bytes());
             self.talk.say(out, PROOF_OF_DIALLER, &body, Some(Role::Dialler));
             self.state = DiallerState::AwaitsWelcome;
@@ -269,13 +286,12 @@ impl Dialler {
             )));
         }
         let mut body = Reader(word.body_before_proof());
-        let claim = Claim::decode(&mut body).filter(|_| body.is_empty());
-        let claim = claim.ok_or(HandshakeError::Malformed("welcome"))?;
+        let introduced = Introduced::decode(&mut body).filter(|_| body.is_empty());
+        let introduced = introduced.ok_or(HandshakeError::Malformed("welcome"))?;
+        let name = &introduced.claim.identity.name;
         match &self.to {
-            Some(to) if *to != claim.identity.name => {
-                Err(HandshakeError::Refuse(wrong_name(to, &claim.identity.name)))
-            }
-            _ => Ok(Some(claim)),
+            Some(to) if to != name => Err(HandshakeError::Refuse(wrong_name(to, name))),
+            _ => Ok(Some(introduced)),
         }
     }
 }
@@ -307,7 +323,7 @@ impl Acceptor {
         &mut self,
         input: &mut BytesMut,
         out: &mut BytesMut,
-    ) -> Result<Option<Claim>, HandshakeError> {
+    ) -> Result<Option<Introduced>, HandshakeError> {
         if !self.talk.greeted {
             let Some(version) = self.talk.greeting(input)? else { return Ok(None) };
             if version != VERSION {
@@ -340,11 +356,12 @@ impl Acceptor {
         }
         self.state = AcceptorState::Proven;
         let mut body = Reader(word.body_before_proof());
-        let claim = Claim::decode(&mut body);
+        let introduced = Introduced::decode(&mut body);
         let to = body.text(NAME_MAX).filter(|_| body.is_empty());
-        let (Some(claim), Some(to)) = (claim, to) else {
+        let (Some(introduced), Some(to)) = (introduced, to) else {
             return Err(HandshakeError::Malformed("proof"));
         };
+        let claim = &introduced.claim;
         let me = &self.talk.party.me;
         let (id, name) = (me.identity.id, &me.identity.name);
         if claim.instance == me.instance {
@@ -358,7 +375,7 @@ impl Acceptor {
         } else if !to.is_empty() && to != &**name {
             refuse(out, wrong_name(to, name))
         } else {
-            Ok(Some(claim))
+            Ok(Some(introduced))
         }
     }
 
@@ -366,10 +383,11 @@ impl Acceptor {
     ///
     /// # Panics
     /// Unless [`read`](Self::read) has said who it is.
-    pub(crate) fn welcome(mut self, out: &mut BytesMut) {
+    pub(crate) fn welcome(mut self, session: u64, out: &mut BytesMut) {
         assert!(matches!(self.state, AcceptorState::Proven), "only the proven are welcome");
         let mut body = BytesMut::new();
         self.talk.party.me.encode(&mut body);
+        body.put_u64(session);
         self.talk.say(out, WELCOME, &body, Some(Role::Acceptor));
     }
 }

@@ -13,7 +13,13 @@
 //!                                               └─────────┘
 //! ```
 //!
-//! Invariants: it is up exactly while both halves stand and their claims are of one process; a half
+//! A *session* is a time of being up, seen from one end; its number rises when it ends, and each end
+//! tells its own in every handshake. All connections are closed with a session. So two connections
+//! with the same number of the peer stand at the peer too, and one with a lower number does not,
+//! though the news may still be on its way. Without that, a new connection that overtakes the end
+//! of an old one would pair with it and be torn down when the end arrives, over and over.
+//!
+//! Invariants: it is up exactly while both halves stand and their claims are of one process and one session; a half
 //! is never replaced without closing it; one dial is under way at most, and only while the half that
 //! it would bring is missing. Both sides of a connection ping on it, each as often as its own
 //! `silence` asks for, so that peers with other settings are not taken for dead.
@@ -54,18 +60,31 @@ impl Side {
 pub(crate) enum Event {
     /// A handshake has succeeded and [`Link::judge`] has nothing against it. A connection that
     /// stood on this side was closed by the driver if it gets `Close` for it.
-    Connected { side: Side, claim: Arc<Claim> },
-    /// The dial that was asked for has failed.
-    DialFailed {
-        /// Nothing listens at the address: there is a host and no such process.
-        refused: bool,
+    Connected {
+        side: Side,
+        claim: Arc<Claim>,
+        /// What the peer has told.
+        session: u64,
     },
+    /// The dial that was asked for has failed.
+    DialFailed(DialFailure),
     /// The connection of this side has ended.
     Lost { side: Side },
     /// The time of [`Link::wake_at`] has come.
     Tick,
     /// The peer is no longer to be linked to.
     Removed,
+}
+
+/// Why there is no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DialFailure {
+    /// Nothing listens at the address: there is a host and no such process.
+    Refused,
+    /// The peer has dialled meanwhile and taken back what it said to this one: it is there.
+    Overtaken,
+    /// Anything else.
+    Other,
 }
 
 /// What the driver owes, in this order.
@@ -86,6 +105,7 @@ pub(crate) enum Output {
 #[derive(Debug)]
 struct Half {
     claim: Arc<Claim>,
+    session: u64,
     heard: Instant,
 }
 
@@ -106,6 +126,7 @@ enum Dial {
 #[derive(Debug)]
 pub(crate) struct Link {
     silence: Duration,
+    session: u64,
     phase: Phase,
     out: Option<Half>,
     inn: Option<Half>,
@@ -117,10 +138,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A link that wants to dial at once.
-    pub(crate) fn new(silence: Duration, now: Instant) -> Self {
+    /// A link that wants to dial at once. `session` is above all that the peer was told before by
+    /// this process.
+    pub(crate) fn new(silence: Duration, session: u64, now: Instant) -> Self {
         Self {
             silence,
+            session,
             phase: Phase::Down,
             out: None,
             inn: None,
@@ -137,6 +160,11 @@ impl Link {
         self.wake_at
     }
 
+    /// What to tell the peer in a handshake: in one that ends with `Connected`, after that step.
+    pub(crate) fn session(&self) -> u64 {
+        self.session
+    }
+
     /// The incarnation that is up.
     pub(crate) fn up(&self) -> Option<&Arc<Claim>> {
         match &self.phase {
@@ -145,13 +173,9 @@ impl Link {
         }
     }
 
-    /// Who is at the other end of this side.
-    pub(crate) fn half(&self, side: Side) -> Option<&Arc<Claim>> {
-        let half = match side {
-            Side::Out => &self.out,
-            Side::In => &self.inn,
-        };
-        half.as_ref().map(|half| &half.claim)
+    /// Whether the connection of this side stands.
+    pub(crate) fn stands(&self, side: Side) -> bool {
+        self.half(side).is_some()
     }
 
     /// Whether a connection to the one who claims this may join the link.
@@ -159,7 +183,7 @@ impl Link {
     /// # Errors
     /// What to refuse it with. What stands in its way may be dead and not known to be yet, so the
     /// other should try again later.
-    pub(crate) fn judge(&self, claim: &Claim) -> Result<(), Refusal> {
+    pub(crate) fn judge(&self, claim: &Claim, session: u64) -> Result<(), Refusal> {
         let new = &claim.identity;
         for known in [&self.out, &self.inn].into_iter().flatten() {
             let old = &known.claim.identity;
@@ -172,6 +196,9 @@ impl Link {
             } else if new.boot == old.boot && claim.instance != known.claim.instance {
                 let detail = format!("node {} is connected from {}", new.id, old.address);
                 Refusal::new(Reason::DuplicateIdentity, detail)
+            } else if claim.same_process(&known.claim) && session < known.session {
+                let detail = format!("session {session} came after {}", known.session);
+                Refusal::new(Reason::Stale, detail)
             } else {
                 continue;
             };
@@ -191,11 +218,18 @@ impl Link {
     /// Advances the link by one event.
     pub(crate) fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Output>) {
         match event {
-            Event::Connected { side, claim } => self.connected(now, side, claim, out),
-            Event::DialFailed { refused } => {
+            Event::Connected { side, claim, session } => {
+                let new = Half { claim, session, heard: now };
+                self.connected(now, side, new, out);
+            }
+            Event::DialFailed(failure) => {
                 debug_assert!(matches!(self.dial, Dial::UnderWay) && self.out.is_none());
                 self.dial_later(now);
-                self.give_up(if refused { Loss::Refused } else { Loss::Gone }, out);
+                match failure {
+                    DialFailure::Refused => self.give_up(Loss::Refused, out),
+                    DialFailure::Overtaken => {}
+                    DialFailure::Other => self.give_up(Loss::Gone, out),
+                }
             }
             Event::Lost { side } => self.lost(now, side, out),
             Event::Tick => self.tick(now, out),
@@ -208,27 +242,34 @@ impl Link {
         self.check();
     }
 
-    fn connected(&mut self, now: Instant, side: Side, claim: Arc<Claim>, out: &mut Vec<Output>) {
-        debug_assert!(self.judge(&claim).is_ok());
+    fn connected(&mut self, now: Instant, side: Side, new: Half, out: &mut Vec<Output>) {
+        debug_assert!(self.judge(&new.claim, new.session).is_ok());
         if side == Side::Out {
             debug_assert!(matches!(self.dial, Dial::UnderWay));
             self.dial = Dial::At(now);
             self.failures = 0;
         }
-        // The other process has given up what stood here, or is gone and started anew.
-        let replaces = Side::BOTH.into_iter().any(|known| match self.half(known) {
-            None => false,
-            Some(old) => known == side || !old.same_process(&claim),
+        // What the peer has given up, or had before it started anew.
+        let stale = Side::BOTH.map(|known| {
+            self.half(known).is_some_and(|old| {
+                known == side || !old.claim.same_process(&new.claim) || old.session < new.session
+            })
         });
-        if replaces {
-            self.sever(now, out);
+        if stale != [false, false] {
+            self.end_session(now, out);
+            for (side, stale) in Side::BOTH.into_iter().zip(stale) {
+                if stale {
+                    self.close(side, out);
+                }
+            }
         }
         if let Phase::Mending { was, .. } = &self.phase
-            && !was.same_process(&claim)
+            && !was.same_process(&new.claim)
         {
             self.fall(Loss::Restarted, out);
         }
-        *self.slot(side) = Some(Half { claim: Arc::clone(&claim), heard: now });
+        let claim = Arc::clone(&new.claim);
+        *self.slot(side) = Some(new);
         match (&self.out, &self.inn) {
             (Some(_), Some(_)) => {
                 self.fall(Loss::Reset, out);
@@ -245,20 +286,12 @@ impl Link {
         if self.slot(side).take().is_none() {
             return;
         }
-        match self.phase {
-            Phase::Up(_) => {
-                self.sever(now, out);
-                self.failures = 0;
-                self.dial_now(out);
-            }
-            Phase::Mending { .. } => {
-                self.give_up(Loss::Gone, out);
-                if side == Side::Out {
-                    self.dial_later(now);
-                }
-            }
-            Phase::Down if side == Side::Out => self.dial_later(now),
-            Phase::Down => {}
+        if let Phase::Up(_) = self.phase {
+            self.end_session(now, out);
+            self.failures = 0;
+            self.dial_now(out);
+        } else if side == Side::Out {
+            self.dial_later(now);
         }
     }
 
@@ -301,24 +334,30 @@ impl Link {
         }
         if self.ping_at <= now {
             self.ping_at = now + quarter;
-            let standing = Side::BOTH.into_iter().filter(|side| self.half(*side).is_some());
+            let standing = Side::BOTH.into_iter().filter(|side| self.stands(*side));
             out.extend(standing.map(Output::Ping));
         }
     }
 
-    /// Closes both sides. If it was up, it is mending now.
-    fn sever(&mut self, now: Instant, out: &mut Vec<Output>) {
-        self.close_all(out);
+    /// If it was up, closes both sides, and is mending now.
+    fn end_session(&mut self, now: Instant, out: &mut Vec<Output>) {
         if let Phase::Up(was) = &self.phase {
             self.phase = Phase::Mending { was: Arc::clone(was), until: now + self.silence };
+            self.close_all(out);
         }
     }
 
+    /// Closes what the peer may think to stand.
     fn close_all(&mut self, out: &mut Vec<Output>) {
+        self.session += 1;
         for side in Side::BOTH {
-            if self.slot(side).take().is_some() {
-                out.push(Output::Close(side));
-            }
+            self.close(side, out);
+        }
+    }
+
+    fn close(&mut self, side: Side, out: &mut Vec<Output>) {
+        if self.slot(side).take().is_some() {
+            out.push(Output::Close(side));
         }
     }
 
@@ -369,11 +408,18 @@ impl Link {
 
     fn check(&self) {
         if let Phase::Up(claim) = &self.phase {
-            for side in Side::BOTH {
-                assert!(self.half(side).is_some_and(|half| half.same_process(claim)));
-            }
+            let [out, inn] = Side::BOTH.map(|side| self.half(side).expect("both stand"));
+            assert!(out.claim.same_process(claim) && inn.claim.same_process(claim));
+            assert_eq!(out.session, inn.session);
         }
         assert!(self.out.is_none() || matches!(self.dial, Dial::At(_)));
+    }
+
+    fn half(&self, side: Side) -> Option<&Half> {
+        match side {
+            Side::Out => self.out.as_ref(),
+            Side::In => self.inn.as_ref(),
+        }
     }
 
     fn slot(&mut self, side: Side) -> &mut Option<Half> {

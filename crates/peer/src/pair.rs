@@ -4,8 +4,8 @@ use crate::answer::Answer;
 use crate::connection::{Connection, Moved};
 use crate::door::{Arrival, DialError, Met, dial};
 use crate::frame::{FrameError, Front, Kind, cut};
-use crate::identity::Claim;
-use crate::link::{Event, Link, Output, Side};
+use crate::handshake::Acceptor;
+use crate::link::{DialFailure, Event, Link, Output, Side};
 use crate::outbox::{Outbox, Unanswered};
 use crate::refusal::{Reason, Refusal};
 use crate::shared::{Seen, Shared};
@@ -42,6 +42,14 @@ enum Wake {
 }
 
 type Dialling = Pin<Box<dyn Future<Output = Result<Met, DialError>> + Send>>;
+
+/// A connection that is about to take its place.
+struct New {
+    side: Side,
+    met: Met,
+    /// Present if the other has dialled, and is to be welcomed.
+    acceptor: Option<Acceptor>,
+}
 
 /// Both directions of a peer.
 pub(crate) struct Pair {
@@ -80,7 +88,7 @@ impl Pair {
         let now = Instant::now();
         let name = Arc::clone(&seen.0.lock().name);
         Self {
-            link: Link::new(shared.silence_timeout, now),
+            link: Link::new(shared.silence_timeout, shared.first_session(), now),
             shared,
             seen,
             name,
@@ -159,13 +167,10 @@ impl Pair {
     }
 
     fn arrived(&mut self, arrival: Arrival) {
-        if let Err(refusal) = self.judge(&arrival.met.claim) {
-            arrival.refuse(refusal);
-            return;
+        match self.judge(&arrival.met) {
+            Err(refusal) => arrival.refuse(refusal),
+            Ok(()) => self.connected(Side::In, arrival.met, Some(arrival.acceptor)),
         }
-        let mut welcome = BytesMut::new();
-        arrival.acceptor.welcome(&mut welcome);
-        self.connected(Side::In, arrival.met, welcome);
     }
 
     fn dialled(&mut self, outcome: Result<Met, DialError>) {
@@ -175,11 +180,14 @@ impl Pair {
                 .handler()
                 .admit(&met.claim.identity)
                 .map_err(|detail| Refusal::new(Reason::NotAdmitted, detail));
-            match admitted.and_then(|()| self.judge(&met.claim)) {
+            match admitted.and_then(|()| self.judge(&met)) {
                 Ok(()) => Ok(met),
                 Err(refusal) => {
-                    let text = format!("not connected to it: {refusal}");
-                    Err(DialError { refused: false, text })
+                    let failure = match refusal.reason {
+                        Reason::Stale => DialFailure::Overtaken,
+                        _ => DialFailure::Other,
+                    };
+                    Err(DialError { failure, text: format!("not connected to it: {refusal}") })
                 }
             }
         });
@@ -190,23 +198,23 @@ impl Pair {
                     seen.error = None;
                     seen.advertised = Some(met.claim.identity.address.clone());
                 }
-                self.connected(Side::Out, met, BytesMut::new());
+                self.connected(Side::Out, met, None);
             }
-            Err(DialError { refused, text }) => {
+            Err(DialError { failure, text }) => {
                 self.failed += 1;
                 let before = self.seen.0.lock().error.replace(text.clone());
                 if before.as_ref() != Some(&text) {
                     tracing::info!(peer = &*self.name, "{text}");
                 }
-                self.step(Event::DialFailed { refused }, None);
+                self.step(Event::DialFailed(failure), None);
             }
         }
     }
 
-    /// Whether the one who claims this may be connected.
-    fn judge(&mut self, claim: &Claim) -> Result<(), Refusal> {
-        self.link.judge(claim)?;
-        let id = claim.identity.id;
+    /// Whether the one who was met may be connected.
+    fn judge(&mut self, met: &Met) -> Result<(), Refusal> {
+        self.link.judge(&met.claim, met.session)?;
+        let id = met.claim.identity.id;
         self.shared.take_name(id, &self.name).map_err(|other| {
             let detail = format!("node {id} is connected under the name {other:?}");
             Refusal::new(Reason::DuplicateIdentity, detail)
@@ -225,10 +233,9 @@ impl Pair {
         }
     }
 
-    fn connected(&mut self, side: Side, met: Met, output: BytesMut) {
-        let outbox = Outbox::new(Arc::clone(&self.filled), self.shared.queue_bytes_max);
-        let connection = Connection::new(met.stream, Arc::new(outbox), met.input, output);
-        self.step(Event::Connected { side, claim: met.claim }, Some((side, connection)));
+    fn connected(&mut self, side: Side, met: Met, acceptor: Option<Acceptor>) {
+        let event = Event::Connected { side, claim: Arc::clone(&met.claim), session: met.session };
+        self.step(event, Some(New { side, met, acceptor }));
         self.cut(side);
     }
 
@@ -240,7 +247,7 @@ impl Pair {
 
     /// Lets the link take a step and performs what it asks for. A new connection takes its place
     /// when those that it replaces are closed.
-    fn step(&mut self, event: Event, mut new: Option<(Side, Connection)>) {
+    fn step(&mut self, event: Event, mut new: Option<New>) {
         let mut outputs = std::mem::take(&mut self.outputs);
         self.link.step(Instant::now(), event, &mut outputs);
         for output in outputs.drain(..) {
@@ -251,17 +258,22 @@ impl Pair {
         }
         self.place(new);
         self.outputs = outputs;
-        if Side::BOTH.into_iter().all(|side| self.link.half(side).is_none()) {
+        if Side::BOTH.into_iter().all(|side| !self.link.stands(side)) {
             self.forget_node();
         }
     }
 
-    fn place(&mut self, new: Option<(Side, Connection)>) {
-        if let Some((side, connection)) = new {
-            let slot = self.connection(side);
-            debug_assert!(slot.is_none());
-            *slot = Some(connection);
+    fn place(&mut self, new: Option<New>) {
+        let Some(New { side, met, acceptor }) = new else { return };
+        let mut welcome = BytesMut::new();
+        if let Some(acceptor) = acceptor {
+            acceptor.welcome(self.link.session(), &mut welcome);
         }
+        let outbox = Outbox::new(Arc::clone(&self.filled), self.shared.queue_bytes_max);
+        let connection = Connection::new(met.stream, Arc::new(outbox), met.input, welcome);
+        let slot = self.connection(side);
+        debug_assert!(slot.is_none());
+        *slot = Some(connection);
     }
 
     fn perform(&mut self, output: Output) {
@@ -281,7 +293,8 @@ impl Pair {
                 };
                 let address = addresses[self.failed % addresses.len()].clone();
                 let shared = Arc::clone(&self.shared);
-                self.dialling = Some(Box::pin(dial(shared, Arc::clone(&self.name), address)));
+                let (name, session) = (Arc::clone(&self.name), self.link.session());
+                self.dialling = Some(Box::pin(dial(shared, name, address, session)));
             }
             Output::Up(claim) => {
                 let identity = &claim.identity;

@@ -18,7 +18,7 @@ pub enum Reason {
     NameTaken = 5,
     /// The same node is connected from elsewhere: a copy of its data directory is in use.
     DuplicateIdentity = 6,
-    /// A later start of the same node is connected.
+    /// A later start of the same node is connected, or a later connection of the same start.
     Stale = 7,
     /// The node has dialled itself.
     Oneself = 8,
@@ -60,7 +60,7 @@ impl fmt::Display for Reason {
             Self::WrongName => "wrong name",
             Self::NameTaken => "name already connected with another node id",
             Self::DuplicateIdentity => "duplicate identity",
-            Self::Stale => "a later start of this node is connected",
+            Self::Stale => "overtaken by a later connection",
             Self::Oneself => "dialled oneself",
             Self::NotAdmitted => "not admitted",
             Self::Unknown => "unknown reason",

@@ -9,6 +9,7 @@ use crate::tls::Tls;
 use model::id::NodeId;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     /// The name under which each node is connected.
     names: Mutex<BTreeMap<NodeId, Arc<str>>>,
     peers: Mutex<Peers>,
+    /// How many links there have been.
+    links: AtomicU64,
 }
 
 struct Peers {
@@ -100,6 +103,7 @@ impl Shared {
             routes: RwLock::default(),
             names: Mutex::default(),
             peers: Mutex::new(peers),
+            links: AtomicU64::new(0),
         }
     }
 
@@ -119,6 +123,11 @@ impl Shared {
             peer.task = Some(self.spawn(&peer.seen, None));
         }
         true
+    }
+
+    /// A number for the first session of a link, above those of all links before it.
+    pub(crate) fn first_session(&self) -> u64 {
+        self.links.fetch_add(1, Ordering::Relaxed) << 40
     }
 
     fn spawn(self: &Arc<Self>, seen: &Arc<Seen>, after: Option<JoinHandle<()>>) -> Task {

@@ -17,7 +17,14 @@ fn party(name: &str, secret: &str) -> Party {
     Party { secret: Secret::new(secret.as_bytes()), cluster: "test".into(), me }
 }
 
-type Outcome = Result<Option<Claim>, HandshakeError>;
+type Outcome = Result<Option<Introduced>, HandshakeError>;
+
+const DIALLERS_SESSION: u64 = 11;
+const ACCEPTORS_SESSION: u64 = 22;
+
+fn introduced(party: &Party, session: u64) -> Introduced {
+    Introduced { claim: (*party.me).clone(), session }
+}
 
 /// Both sides, what they have said and what came of it.
 struct Pair {
@@ -30,7 +37,8 @@ struct Pair {
 impl Pair {
     fn new(dialler: Party, to: &str, acceptor: Party) -> Self {
         let mut to_acceptor = BytesMut::new();
-        let dialler = Dialler::new(dialler, Some(to.into()), [1; 32], &mut to_acceptor);
+        let dialler =
+            Dialler::new(dialler, Some(to.into()), DIALLERS_SESSION, [1; 32], &mut to_acceptor);
         let acceptor = Some(Acceptor::new(acceptor, [2; 32]));
         Self { dialler, acceptor, to_acceptor, to_dialler: BytesMut::new() }
     }
@@ -42,9 +50,9 @@ impl Pair {
         let mut input = BytesMut::new();
         for bytes in said.chunks(piece) {
             input.extend_from_slice(bytes);
-            if let Some(claim) = acceptor.read(&mut input, &mut self.to_dialler)? {
-                acceptor.welcome(&mut self.to_dialler);
-                return Ok(Some(claim));
+            if let Some(introduced) = acceptor.read(&mut input, &mut self.to_dialler)? {
+                acceptor.welcome(ACCEPTORS_SESSION, &mut self.to_dialler);
+                return Ok(Some(introduced));
             }
         }
         self.acceptor = Some(acceptor);
@@ -56,8 +64,8 @@ impl Pair {
         let mut input = BytesMut::new();
         for bytes in said.chunks(piece) {
             input.extend_from_slice(bytes);
-            if let Some(claim) = self.dialler.read(&mut input, &mut self.to_acceptor)? {
-                return Ok(Some(claim));
+            if let Some(introduced) = self.dialler.read(&mut input, &mut self.to_acceptor)? {
+                return Ok(Some(introduced));
             }
         }
         Ok(None)
@@ -92,8 +100,8 @@ proptest! {
         let claim = Arc::make_mut(&mut one.me);
         claim.identity.facts = facts.into();
         let (accepted, dialled) = Pair::new(one.clone(), "Two", two.clone()).run(piece);
-        prop_assert_eq!(accepted, Ok(Some((*one.me).clone())));
-        prop_assert_eq!(dialled, Ok(Some((*two.me).clone())));
+        prop_assert_eq!(accepted, Ok(Some(introduced(&one, DIALLERS_SESSION))));
+        prop_assert_eq!(dialled, Ok(Some(introduced(&two, ACCEPTORS_SESSION))));
     }
 
     #[test]
@@ -179,7 +187,7 @@ fn an_acceptor_without_the_secret_is_not_believed() {
     let mut impostor = pair.acceptor.take().unwrap();
     impostor.talk.party.secret = Secret::new(b"guess");
     impostor.state = AcceptorState::Proven;
-    impostor.welcome(&mut pair.to_dialler);
+    impostor.welcome(1, &mut pair.to_dialler);
     let Err(HandshakeError::Refuse(refusal)) = pair.dial(1000) else { panic!("believed") };
     assert_eq!(refusal.reason, Reason::WrongSecret);
 }

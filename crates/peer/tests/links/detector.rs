@@ -78,7 +78,7 @@ async fn what_does_not_belong_is_refused_in_words() {
     for (wrong, words) in [
         (other("b", 3, 5), "name already connected with another node id"),
         (other("b", 2, 5), "duplicate identity"),
-        (other("b", 2, 4), "a later start of this node is connected"),
+        (other("b", 2, 4), "boot 4 came, boot 5 is connected"),
         (other("c", 2, 5), "connected under the name \"b\""),
         (other("c", 1, 5), "duplicate identity"),
         (other("a", 3, 5).peer("x", place_a.1), "\"a\" is node 0000000000000001 here"),
