@@ -46,7 +46,8 @@ fn common() -> Config {
         // others.
         enable_leader_restore: Some(false),
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: 1000,
+        // The host purges, by bytes.
+        max_in_snapshot_log_to_keep: u64::MAX,
         install_snapshot_timeout: 600_000,
         // The rings for statistics that nobody reads.
         log_stage_capacity: Some(8),

@@ -22,7 +22,7 @@ use crate::types::{Data, Entry, Flushed, LogId, Payload, SnapshotMeta, Types, Vo
 use crate::watermark::Watermark;
 use crate::wire::{Reader, Write};
 use bytes::{Bytes, BytesMut};
-use journal::op::{self, Lsn, Op};
+use journal::op::{self, Class, Lsn, Op};
 use model::id::{Seq, StreamId};
 use openraft::type_config::TypeConfigExt;
 use parking_lot::Mutex;
@@ -40,6 +40,16 @@ pub(crate) struct Disk {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) watermark: Arc<Watermark>,
     pub(crate) tail: Arc<Tail>,
+    pub(crate) limits: Limits,
+}
+
+/// When a group takes a checkpoint, and what its log keeps before it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) checkpoint_entries: u64,
+    pub(crate) checkpoint_bytes: u64,
+    pub(crate) keep_entries: u64,
+    pub(crate) keep_bytes: u64,
 }
 
 /// The log of one group.
@@ -63,6 +73,11 @@ struct State {
     /// Slots before this one hold no entry in memory.
     held_from: u64,
     held_bytes: usize,
+    /// Bytes of all entries.
+    bytes: u64,
+    /// The index at which a checkpoint was last asked for, and the bytes since.
+    asked: u64,
+    grown: u64,
     /// What the journal held of checkpointed bodies at the start, until the member takes it.
     bodies: Vec<Body>,
 }
@@ -158,6 +173,10 @@ impl GroupLog {
             held: None,
         };
         let slots: VecDeque<Slot> = recovered.entries.iter().map(slot).collect();
+        let bytes = slots.iter().map(|slot| u64::from(slot.bytes)).sum();
+        let asked = checkpoint.map_or(0, |(id, _)| id.index);
+        let since = recovered.entries.iter().filter(|found| found.id.index > asked);
+        let grown = since.map(|found| u64::from(found.bytes)).sum();
         let state = State {
             next: recovered.highest + 1,
             vote: recovered.vote,
@@ -168,6 +187,9 @@ impl GroupLog {
             held_from: first + slots.len() as u64,
             slots,
             held_bytes: 0,
+            bytes,
+            asked,
+            grown,
             bodies,
         };
         let log = Self { stream, disk, seat, state: Mutex::new(state) };
@@ -197,11 +219,28 @@ impl GroupLog {
         self.state.lock().checkpoint.map(|(id, _)| id)
     }
 
-    /// How many entries there are, and how many bytes they have.
-    pub(crate) fn size(&self) -> (u64, u64) {
+    /// Bytes of all entries.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.lock().bytes
+    }
+
+    /// Up to where entries may be purged: they are in the checkpoint, and not among the last
+    /// before it that are kept.
+    pub(crate) fn purgeable(&self) -> Option<u64> {
+        let limits = &self.disk.limits;
         let state = self.state.lock();
-        let bytes = state.slots.iter().map(|slot| u64::from(slot.bytes)).sum();
-        (state.slots.len() as u64, bytes)
+        let (checkpoint, _) = state.checkpoint?;
+        let mut upto = checkpoint.index;
+        let (mut entries, mut bytes) = (0, 0);
+        while let Some(slot) = state.slot(upto) {
+            entries += 1;
+            bytes += u64::from(slot.bytes);
+            if entries > limits.keep_entries || bytes > limits.keep_bytes {
+                return Some(upto);
+            }
+            upto = upto.checked_sub(1)?;
+        }
+        None
     }
 
     /// Appends entries; `flushed` is called once they are durable.
@@ -220,6 +259,8 @@ impl GroupLog {
             let position = state.take_position();
             let (kind, bytes) = stored(&payload);
             added += bytes.len() + SLOT_BYTES;
+            state.bytes += bytes.len() as u64;
+            state.grown += bytes.len() as u64;
             let slot = Slot {
                 term: id.leader_id.term,
                 position,
@@ -232,6 +273,7 @@ impl GroupLog {
             ops.push(Op::Put {
                 stream: self.stream,
                 seq: position,
+                class: Class::Bulk,
                 head: Head::Entry { kind, id }.encode(),
                 payload: op::Payload::Bytes(bytes),
             });
@@ -252,7 +294,10 @@ impl GroupLog {
         while state.next_index() > keep && !state.slots.is_empty() {
             let at = state.slots.len() - 1;
             state.let_go(at, &self.disk.tail);
-            gone.extend(state.slots.pop_back().map(|slot| slot.position));
+            if let Some(slot) = state.slots.pop_back() {
+                state.bytes -= u64::from(slot.bytes);
+                gone.push(slot.position);
+            }
         }
         let end = state.next_index();
         state.held_from = state.held_from.min(end);
@@ -269,7 +314,9 @@ impl GroupLog {
         let state = &mut *state;
         while state.first <= upto.index && !state.slots.is_empty() {
             state.let_go(0, &self.disk.tail);
-            state.slots.pop_front();
+            if let Some(slot) = state.slots.pop_front() {
+                state.bytes -= u64::from(slot.bytes);
+            }
             state.first += 1;
         }
         state.first = state.first.max(upto.index + 1);
@@ -284,6 +331,7 @@ impl GroupLog {
         let put = Op::Put {
             stream: self.stream,
             seq: position,
+            class: class_of(head),
             head: head.encode(),
             payload: op::Payload::Bytes(payload),
         };
@@ -326,7 +374,8 @@ impl GroupLog {
     }
 
     /// Entries up to this one were applied: those that are durable too need not stay in memory.
-    pub(crate) fn applied(&self, index: u64) {
+    /// Tells whether it is time for a checkpoint.
+    pub(crate) fn applied(&self, index: u64) -> bool {
         let durable = self.disk.watermark.durable();
         let slack = self.disk.tail.slack();
         let mut state = self.state.lock();
@@ -339,6 +388,13 @@ impl GroupLog {
             state.let_go(at, &self.disk.tail);
             state.held_from += 1;
         }
+        let limits = &self.disk.limits;
+        let is_due = index.saturating_sub(state.asked) >= limits.checkpoint_entries
+            || state.grown >= limits.checkpoint_bytes;
+        if is_due {
+            (state.asked, state.grown) = (index, 0);
+        }
+        is_due
     }
 
     /// Entries of a range, as far as the log has them; stops after `bytes_max`, but not before the
@@ -417,7 +473,8 @@ impl GroupLog {
         let put = |(head, payload): (Head, op::Payload)| {
             let seq = state.take_position();
             positions.push(seq);
-            Op::Put { stream: self.stream, seq, head: head.encode(), payload }
+            let class = Class::Bulk;
+            Op::Put { stream: self.stream, seq, class, head: head.encode(), payload }
         };
         let ops = heads.into_iter().map(put).collect();
         let lsn = self.disk.log.submit(ops);
@@ -498,8 +555,8 @@ impl GroupLog {
     }
 
     fn put(&self, seq: Seq, head: &Head, payload: Bytes) -> Op {
-        let payload = op::Payload::Bytes(payload);
-        Op::Put { stream: self.stream, seq, head: head.encode(), payload }
+        let (class, payload) = (class_of(head), op::Payload::Bytes(payload));
+        Op::Put { stream: self.stream, seq, class, head: head.encode(), payload }
     }
 
     /// The last checkpoint, read from the journal.
@@ -578,6 +635,16 @@ fn loaded(kind: EntryKind, bytes: Bytes) -> io::Result<Payload> {
             Payload::Membership(membership)
         }
     })
+}
+
+/// What is small and must go on when the disk is full is vital.
+fn class_of(head: &Head) -> Class {
+    match head {
+        Head::Vote(_) | Head::Purged(_) | Head::Committed(_) => Class::Vital,
+        Head::Entry { .. } | Head::Checkpoint(_) | Head::Carried { .. } | Head::Arrived { .. } => {
+            Class::Bulk
+        }
+    }
 }
 
 /// Releases of positions, neighbours together.

@@ -4,7 +4,7 @@
 //! gives its vote only if it has itself lost the leader's node, or the leader ordered the change.
 //! With a majority needed to win, a leader that a majority hears cannot be deposed.
 
-use crate::types::Vote;
+use crate::types::{Vote, VoteRequest};
 use model::id::NodeId;
 
 /// What a node knows when it is asked for a vote.
@@ -17,8 +17,6 @@ pub(crate) struct Electorate<'a> {
     pub(crate) leads: bool,
     /// The voters of its newest membership; empty in a group that knows nothing yet.
     pub(crate) voters: &'a [NodeId],
-    /// Whom the leader of which term ordered to take over.
-    pub(crate) heir: Option<(u64, NodeId)>,
     /// The leader that spoke last as such, its term, and the connection on which it did. A node
     /// that was lost and is back leads nothing until it says so.
     pub(crate) heard: Option<Heard>,
@@ -48,27 +46,35 @@ impl Electorate<'_> {
     pub(crate) fn admits(
         &self,
         candidate: NodeId,
+        request: &VoteRequest,
         link: impl Fn(NodeId) -> Option<u64>,
     ) -> Result<(), Refusal> {
         // A member that was just made knows nobody; who asks it was named with the group.
         if !self.voters.is_empty() && !self.voters.contains(&candidate) {
             return Err(Refusal::Stranger);
         }
-        let Some(vote) = self.vote else { return Ok(()) };
-        if self.heir == Some((vote.leader_id.term, candidate)) {
+        // The leader named its heir, which openraft says in the request; other elections do not.
+        let next = self.vote.map_or(1, |vote| vote.leader_id.term + 1);
+        if request.leadership_transfer && request.vote.leader_id.term == next {
             return Ok(());
         }
         if self.leads {
             return Err(Refusal::LeaderHeard);
         }
-        let leader = NodeId(vote.leader_id.voted_for);
-        // This node's own vote of an earlier life, or of an election that it gave up, leads
-        // nobody. A leader that asks for a new term has stopped to lead itself.
-        let has_leader = vote.committed && leader != self.me && leader != candidate;
-        let term = vote.leader_id.term;
-        let is_heard =
-            link(leader).is_some_and(|link| self.heard == Some(Heard { leader, term, link }));
-        if has_leader && is_heard { Err(Refusal::LeaderHeard) } else { Ok(()) }
+        // A leader that asks for a new term has stopped to lead itself.
+        match self.heard_leader(link) {
+            Some(leader) if leader != candidate => Err(Refusal::LeaderHeard),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The leader that this follower hears.
+    pub(crate) fn heard_leader(&self, link: impl Fn(NodeId) -> Option<u64>) -> Option<NodeId> {
+        let vote = self.vote.filter(|vote| vote.committed)?;
+        let (leader, term) = (NodeId(vote.leader_id.voted_for), vote.leader_id.term);
+        // This node's own vote of an earlier life leads nobody.
+        let link = link(leader).filter(|_| leader != self.me)?;
+        (self.heard == Some(Heard { leader, term, link })).then_some(leader)
     }
 }
 
@@ -85,12 +91,20 @@ mod tests {
     fn follower() -> Electorate<'static> {
         let vote = Some(vote(5, LEADER.0, true));
         let heard = Some(Heard { leader: LEADER, term: 5, link: 7 });
-        Electorate { me: ME, vote, leads: false, voters: VOTERS, heir: None, heard }
+        Electorate { me: ME, vote, leads: false, voters: VOTERS, heard }
+    }
+
+    fn ask() -> VoteRequest {
+        VoteRequest {
+            vote: vote(6, CANDIDATE.0, false),
+            last_log_id: None,
+            leadership_transfer: false,
+        }
     }
 
     fn check(electorate: &Electorate<'_>, up: &[NodeId], expected: Result<(), Refusal>) {
         let link = |node| up.contains(&node).then_some(7);
-        assert_eq!(electorate.admits(CANDIDATE, link), expected);
+        assert_eq!(electorate.admits(CANDIDATE, &ask(), link), expected);
     }
 
     #[test]
@@ -102,11 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_may_name_its_heir_for_its_own_term_only() {
-        let heir = Electorate { heir: Some((5, CANDIDATE)), ..follower() };
-        check(&heir, &[LEADER, CANDIDATE], Ok(()));
-        let stale = Electorate { heir: Some((4, CANDIDATE)), ..follower() };
-        check(&stale, &[LEADER, CANDIDATE], Err(Refusal::LeaderHeard));
+    fn the_leader_may_name_its_heir_for_the_next_term_only() {
+        let up = |node| [LEADER, CANDIDATE].contains(&node).then_some(7);
+        let mut request = ask();
+        request.leadership_transfer = true;
+        assert_eq!(follower().admits(CANDIDATE, &request, up), Ok(()));
+        request.vote = vote(7, CANDIDATE.0, false);
+        assert_eq!(follower().admits(CANDIDATE, &request, up), Err(Refusal::LeaderHeard));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The host of all groups of a node.
 
+use crate::bringup::{self, Piece, Received, Receiving, Sender};
 use crate::config;
 use crate::group::GroupId;
 use crate::grouplog::storage::Store;
-use crate::grouplog::{Disk, GroupLog};
+use crate::grouplog::{Disk, GroupLog, Limits};
 use crate::guard::{Electorate, Heard};
 use crate::inbox::{Inbox, Origin, Raft};
 use crate::links::Links;
@@ -16,8 +17,10 @@ use crate::recovered::Recovered;
 use crate::rpc::{self, Message, Request};
 use crate::seat::Seat;
 use crate::session::{Answer, Sessions};
+use crate::supervisor::{self, Alarm, Vigil};
 use crate::tail::Tail;
 use crate::types::{Data, Types, VoteRequest, VoteResponse, vote};
+use crate::upkeep::{self, News};
 use crate::watermark::Watermark;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -30,7 +33,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// How long a request for a group waits for the group to be started.
 const START_WAIT: Duration = Duration::from_secs(5);
@@ -43,12 +46,29 @@ pub struct Options {
     /// How many bytes of entries all groups may keep in memory beyond need, for followers that
     /// are a little behind. Default 64 MiB.
     pub tail_bytes: usize,
+    /// How many entries, or bytes of them, come between two checkpoints of a group. Default 16,384
+    /// and 64 MiB.
+    pub checkpoint_entries: u64,
+    /// See `checkpoint_entries`.
+    pub checkpoint_bytes: u64,
+    /// How many entries before its last checkpoint a log keeps for members that are away for a
+    /// moment, and at most how many bytes of them. Default 1,024 and 8 MiB.
+    pub keep_entries: u64,
+    /// See `keep_entries`.
+    pub keep_bytes: u64,
 }
 
 impl Options {
     /// Options of a node.
     pub fn new(me: NodeId) -> Self {
-        Self { me, tail_bytes: 64 << 20 }
+        Self {
+            me,
+            tail_bytes: 64 << 20,
+            checkpoint_entries: 16_384,
+            checkpoint_bytes: 64 << 20,
+            keep_entries: 1024,
+            keep_bytes: 8 << 20,
+        }
     }
 }
 
@@ -109,6 +129,8 @@ pub(crate) struct Shared {
     groups: RwLock<BTreeMap<GroupId, Arc<Group>>>,
     /// Requests that wait for a group to be started.
     awaited: Mutex<BTreeMap<GroupId, Vec<oneshot::Sender<Arc<Group>>>>>,
+    pub(crate) alarm: Arc<Alarm>,
+    news: mpsc::UnboundedSender<News>,
 }
 
 /// A group on this node.
@@ -118,11 +140,13 @@ pub(crate) struct Group {
     pub(crate) raft: Raft,
     pub(crate) log: Arc<GroupLog>,
     pub(crate) seat: Arc<Seat>,
-    sessions: Arc<Sessions>,
+    pub(crate) sessions: Arc<Sessions>,
     inbox: Inbox,
-    /// Whom the leader of which term ordered to take over.
-    heir: Mutex<Option<(u64, NodeId)>>,
+    /// The leader that spoke last.
     heard: Mutex<Option<Heard>>,
+    pub(crate) vigil: Mutex<Vigil>,
+    /// A checkpoint that another node is sending.
+    receiving: Mutex<Option<Receiving>>,
 }
 
 impl fmt::Debug for Host {
@@ -144,16 +168,29 @@ impl Host {
         watermark: Arc<Watermark>,
         transport: Arc<dyn Transport>,
     ) -> Self {
-        let disk = Disk { log, watermark, tail: Arc::new(Tail::new(options.tail_bytes)) };
-        let shared = Shared {
+        let limits = Limits {
+            checkpoint_entries: options.checkpoint_entries,
+            checkpoint_bytes: options.checkpoint_bytes,
+            keep_entries: options.keep_entries,
+            keep_bytes: options.keep_bytes,
+        };
+        let tail = Arc::new(Tail::new(options.tail_bytes));
+        let disk = Disk { log, watermark, tail, limits };
+        let (news, received) = mpsc::unbounded_channel();
+        let alarm = Arc::new(Alarm::default());
+        let shared = Arc::new(Shared {
             options,
             disk,
             transport,
             links: Arc::default(),
             groups: RwLock::default(),
             awaited: Mutex::default(),
-        };
-        Self { shared: Arc::new(shared) }
+            alarm: Arc::clone(&alarm),
+            news,
+        });
+        drop(Types::spawn(supervisor::run(Arc::downgrade(&shared), alarm)));
+        drop(Types::spawn(upkeep::run(Arc::downgrade(&shared), received)));
+        Self { shared }
     }
 
     /// Starts a group with what the journal held of it: brings the member to the last checkpoint
@@ -188,8 +225,15 @@ impl Host {
             transport: Arc::clone(&shared.transport),
             links: Arc::clone(&shared.links),
             sessions: Arc::clone(&sessions),
+            sender: Sender {
+                group: id,
+                transport: Arc::clone(&shared.transport),
+                log: Arc::clone(&log),
+                seat: Arc::clone(&seat),
+            },
         };
-        let machine = Machine::new(Arc::clone(&log), Arc::clone(&seat));
+        let news = shared.news.clone();
+        let machine = Machine::new(id, Arc::clone(&log), Arc::clone(&seat), news);
         let store = Store(Arc::clone(&log));
         let raft = Raft::new(me.0, config::of(care), network, store, machine)
             .await
@@ -202,8 +246,9 @@ impl Host {
             seat,
             sessions,
             inbox: Inbox::default(),
-            heir: Mutex::default(),
             heard: Mutex::default(),
+            vigil: Mutex::default(),
+            receiving: Mutex::default(),
         });
         // Somebody else may have started it meanwhile; then this one was never heard of.
         let replaced = shared.groups.write().insert(id, Arc::clone(&group));
@@ -215,6 +260,7 @@ impl Host {
         for waiting in shared.awaited.lock().remove(&id).unwrap_or_default() {
             drop(waiting.send(Arc::clone(&group)));
         }
+        shared.alarm.ring();
         Ok(())
     }
 
@@ -225,6 +271,8 @@ impl Host {
     /// If the group is not started here, or this node is not among the members.
     pub async fn initialise(&self, id: GroupId, members: &[NodeId]) -> Result<(), GroupError> {
         let group = self.group(id)?;
+        // From here on the group is leaderless, but about to be led.
+        group.vigil.lock().stood = Some(Types::now());
         let nodes: BTreeMap<u64, ()> = members.iter().map(|node| (node.0, ())).collect();
         match group.raft.initialize(nodes).await {
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
@@ -284,6 +332,7 @@ impl Host {
     /// A node is connected.
     pub fn on_up(&self, node: NodeId) {
         self.shared.links.on_up(node);
+        self.shared.alarm.ring();
     }
 
     /// A node is lost.
@@ -292,6 +341,7 @@ impl Host {
         for group in self.shared.all() {
             group.inbox.on_down(node);
         }
+        self.shared.alarm.ring();
     }
 
     /// Messages of another host, in the order in which it sent them.
@@ -365,7 +415,7 @@ impl Host {
         }));
     }
 
-    fn group(&self, id: GroupId) -> Result<Arc<Group>, GroupError> {
+    pub(crate) fn group(&self, id: GroupId) -> Result<Arc<Group>, GroupError> {
         self.shared.group(id).ok_or(GroupError::Unknown(id))
     }
 }
@@ -397,7 +447,7 @@ impl Shared {
     }
 
     /// A leader has spoken as such.
-    fn on_heard(&self, group: &Group, leader: NodeId, term: u64) {
+    pub(crate) fn on_heard(&self, group: &Group, leader: NodeId, term: u64) {
         let Some(link) = self.links.number(leader) else { return };
         let mut heard = group.heard.lock();
         if heard.is_none_or(|heard| heard.term <= term) {
@@ -419,14 +469,17 @@ impl Shared {
             }
             Request::Transfer { group, request } => {
                 let group = self.started(group).await?;
-                let heir = NodeId(*request.to_node_id());
                 // Only the leader itself names its heir.
                 if request.from_leader().leader_id.voted_for != from.0 {
                     return None;
                 }
-                *group.heir.lock() = Some((request.from_leader().leader_id.term, heir));
                 group.raft.handle_transfer_leader(request).await.ok()?.ok()?;
                 Some(Bytes::new())
+            }
+            Request::Ask { groups } => Some(rpc::encode_words(&self.words(&groups))),
+            Request::Piece { group, session, number, piece } => {
+                let group = self.started(group).await?;
+                group.on_piece(from, session, number, piece).await
             }
         }
     }
@@ -441,15 +494,8 @@ impl Shared {
             return group.raft.vote(request).await.ok();
         }
         let voters = group.voters();
-        let electorate = Electorate {
-            me: self.options.me,
-            vote: group.log.vote(),
-            leads: group.leads(),
-            voters: &voters,
-            heir: *group.heir.lock(),
-            heard: *group.heard.lock(),
-        };
-        match electorate.admits(from, |node| self.links.number(node)) {
+        let electorate = self.electorate(group, &voters);
+        match electorate.admits(from, &request, |node| self.links.number(node)) {
             Ok(()) => {
                 // The guard stands in for the lease, which never expires.
                 request.leadership_transfer = true;
@@ -464,8 +510,22 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// What this node knows when it is asked for a vote.
+    pub(crate) fn electorate<'a>(&self, group: &Group, voters: &'a [NodeId]) -> Electorate<'a> {
+        Electorate {
+            me: self.options.me,
+            vote: group.log.vote(),
+            leads: group.leads(),
+            voters,
+            heard: *group.heard.lock(),
+        }
+    }
+}
+
 impl Group {
-    async fn elect(&self) -> Result<(), GroupError> {
+    pub(crate) async fn elect(&self) -> Result<(), GroupError> {
+        self.vigil.lock().stood = Some(Types::now());
         let elected = self.raft.trigger().elect(false).await;
         elected.map_err(|error| GroupError::Refused(error.to_string()))
     }
@@ -480,5 +540,28 @@ impl Group {
     /// Whether openraft leads here, even if it may not propose yet.
     pub(crate) fn leads(&self) -> bool {
         self.raft.metrics().borrow_watched().state == openraft::ServerState::Leader
+    }
+}
+
+impl Group {
+    /// Takes a piece of a checkpoint from another node. No answer refuses it.
+    async fn on_piece(
+        &self,
+        from: NodeId,
+        session: u64,
+        number: u64,
+        piece: Piece,
+    ) -> Option<Bytes> {
+        let received = {
+            let mut receiving = self.receiving.lock();
+            Receiving::take(&mut receiving, &self.log, from, session, number, piece)?
+        };
+        let vote = match received {
+            Received::More => return Some(Bytes::new()),
+            Received::All { vote, snapshot, positions } => {
+                bringup::install(&self.raft, &self.log, vote, snapshot, &positions).await?
+            }
+        };
+        Some(rpc::encode_vote(&vote))
     }
 }

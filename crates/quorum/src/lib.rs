@@ -36,6 +36,10 @@ pub mod records;
 
 pub mod host;
 
+pub mod change;
+
+pub mod status;
+
 // The log of a group, in the node's journal.
 pub mod log;
 
@@ -60,7 +64,12 @@ mod machine;
 
 mod seat;
 
+// Who leads, and what is done on the side.
 mod guard;
+
+mod supervisor;
+
+mod upkeep;
 
 // Between hosts.
 pub mod wire;
@@ -74,6 +83,8 @@ mod network;
 mod session;
 
 mod inbox;
+
+mod bringup;
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,18 @@
 //! The state machine of a group as openraft wants to see it: it hands everything to the member.
 
 use crate::checkpoint::Image;
+use crate::group::GroupId;
 use crate::grouplog::GroupLog;
 use crate::member::{Body, Committed};
 use crate::seat::Seat;
 use crate::types::{Entry, LogId, Payload, Snapshot, SnapshotMeta, StoredMembership, Types};
+use crate::upkeep::News;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use std::io;
 use std::sync::Arc;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// The most entries that the member gets with one call, so that a long log is not in memory at
 /// once when it is applied after a start.
@@ -20,6 +22,8 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The state machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
+    group: GroupId,
+    news: mpsc::UnboundedSender<News>,
     log: Arc<GroupLog>,
     seat: Arc<Seat>,
     applied: Option<LogId>,
@@ -35,8 +39,19 @@ pub(crate) struct Builder {
 }
 
 impl Machine {
-    pub(crate) fn new(log: Arc<GroupLog>, seat: Arc<Seat>) -> Self {
-        Self { log, seat, applied: None, membership: StoredMembership::default() }
+    pub(crate) fn new(
+        group: GroupId,
+        log: Arc<GroupLog>,
+        seat: Arc<Seat>,
+        news: mpsc::UnboundedSender<News>,
+    ) -> Self {
+        let membership = StoredMembership::default();
+        Self { group, news, log, seat, applied: None, membership }
+    }
+
+    fn tell(&self, news: News) {
+        // Without a host there is nobody to tell.
+        self.news.send(news).ok();
     }
 
     fn meta(&self) -> SnapshotMeta {
@@ -65,11 +80,19 @@ impl Machine {
         }
         self.seat.on_committed(committed);
         self.applied = Some(last);
-        self.log.applied(last.index);
+        if self.log.applied(last.index) {
+            self.tell(News::Grown(self.group));
+        }
         if let Some(membership) = membership {
             self.seat.on_members(membership.membership());
             self.membership = membership;
         }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.tell(News::Gone(self.group));
     }
 }
 

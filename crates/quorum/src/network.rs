@@ -1,27 +1,30 @@
 //! The way from one group to its other members, as openraft wants to see it.
 
+use crate::bringup::Sender;
 use crate::checkpoint::Image;
 use crate::group::GroupId;
 use crate::links::Links;
 use crate::member::{RequestError, Transport};
 use crate::rpc::{self, Request};
-use crate::session::{Route, Session, Sessions};
+use crate::session::{Route, Session, Sessions, connected};
 use crate::types::{
     AppendRequest, AppendResult, Snapshot, TransferRequest, Types, Vote, VoteRequest, VoteResponse,
 };
 use bytes::Bytes;
 use futures_util::Stream;
 use model::id::NodeId;
+use openraft::async_runtime::Select2;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{
     Backoff, NetBackoff, NetSnapshot, NetStreamAppend, NetTransferLeader, NetVote, RPCOption,
     RaftNetworkFactory,
 };
 use openraft::raft::{SnapshotResponse, TransferLeaderResponse};
+use openraft::type_config::TypeConfigExt;
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 /// Makes the clients of one group.
@@ -31,6 +34,7 @@ pub(crate) struct Network {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) links: Arc<Links>,
     pub(crate) sessions: Arc<Sessions>,
+    pub(crate) sender: Sender,
 }
 
 impl fmt::Debug for Network {
@@ -40,9 +44,15 @@ impl fmt::Debug for Network {
 }
 
 /// The way to one member.
-#[derive(Debug)]
 pub(crate) struct Client {
     route: Route,
+    sender: Sender,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.route, f)
+    }
 }
 
 impl RaftNetworkFactory<Types> for Network {
@@ -56,7 +66,7 @@ impl RaftNetworkFactory<Types> for Network {
             links: Arc::clone(&self.links),
             sessions: Arc::clone(&self.sessions),
         };
-        Client { route }
+        Client { route, sender: self.sender.clone() }
     }
 }
 
@@ -136,13 +146,31 @@ impl NetSnapshot<Types> for Client {
 
     async fn full_snapshot(
         &mut self,
-        _: Vote,
-        _: Snapshot,
-        _: impl Future<Output = ReplicationClosed> + Send + 'static,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        let error = std::io::Error::other("checkpoints are not sent yet");
-        Err(StreamingError::Unreachable(Unreachable::new(&error)))
+        let Route { to, links, .. } = &self.route;
+        if links.number(*to).is_none() {
+            // A dead member costs nothing. By the time it is back there may be a newer checkpoint.
+            drop(snapshot);
+            let connected = pin!(connected(links.watch(*to), 0));
+            return Err(match Types::select2(cancel, connected).await {
+                Select2::First(closed) => StreamingError::Closed(closed),
+                Select2::Second(_) => StreamingError::from(network(&RequestError::NotConnected)),
+            });
+        }
+        let sending = self.sender.send(*to, vote, snapshot);
+        match Types::select2(cancel, sending).await {
+            Select2::First(closed) => Err(StreamingError::Closed(closed)),
+            Select2::Second(Ok(vote)) => Ok(SnapshotResponse::new(vote)),
+            // Whatever it was, a pause before the next attempt is right.
+            Select2::Second(Err(error)) => {
+                tracing::warn!(route = ?self.route, %error, "a checkpoint was not sent");
+                Err(StreamingError::Unreachable(Unreachable::new(&error)))
+            }
+        }
     }
 }
 

@@ -97,6 +97,12 @@ impl Recovered {
 
     /// Checks what can be checked once everything was noted.
     pub(crate) fn check(&mut self) {
+        if let Some((purged, _)) = self.purged
+            && self.checkpoint.is_none_or(|(checkpoint, _)| checkpoint.index < purged.index)
+        {
+            let what = format!("there is no checkpoint, but entries are purged up to {purged}");
+            self.damage.get_or_insert(what);
+        }
         let mut next = self.purged.map(|(id, _)| id.index + 1);
         for entry in &self.entries {
             let index = entry.id.index;

@@ -3,13 +3,17 @@
 //! Messages carry the log: appends one way, their answers the other. Requests carry everything
 //! that is rare. The first byte says what it is, the group follows.
 
+use crate::bringup::Piece;
 use crate::group::GroupId;
 use crate::record::EntryKind;
+use crate::supervisor::plan::Word;
 use crate::types::{
-    AppendRequest, AppendResult, Data, Entry, Payload, TransferRequest, VoteRequest, VoteResponse,
+    AppendRequest, AppendResult, Data, Entry, Payload, TransferRequest, Vote, VoteRequest,
+    VoteResponse,
 };
 use crate::wire::{Malformed, Reader, Write};
 use bytes::{BufMut, Bytes, BytesMut};
+use model::id::NodeId;
 use openraft::raft::StreamAppendError;
 
 /// A message between hosts.
@@ -176,11 +180,17 @@ pub(crate) enum Request {
     PreVote { group: GroupId, request: VoteRequest },
     /// The leader gives its leadership to somebody.
     Transfer { group: GroupId, request: TransferRequest },
+    /// Who leads these groups?
+    Ask { groups: Vec<GroupId> },
+    /// The `number`th piece of a checkpoint.
+    Piece { group: GroupId, session: u64, number: u64, piece: Piece },
 }
 
 const VOTE: u8 = 1;
 const PRE_VOTE: u8 = 2;
 const TRANSFER: u8 = 3;
+const ASK: u8 = 4;
+const PIECE: u8 = 5;
 
 impl Request {
     pub(crate) fn encode(&self) -> Bytes {
@@ -195,6 +205,19 @@ impl Request {
                 bytes.put_u64_le(*request.to_node_id());
                 bytes.maybe_log_id(request.last_log_id());
             }
+            Self::Ask { groups } => {
+                bytes.put_u8(ASK);
+                bytes.count(groups.len());
+                for group in groups {
+                    bytes.put_u64_le(group.0);
+                }
+            }
+            Self::Piece { group, session, number, piece } => {
+                bytes.put_u8(PIECE);
+                put_session(&mut bytes, *group, *session);
+                bytes.put_u64_le(*number);
+                piece.put(&mut bytes);
+            }
         }
         bytes.freeze()
     }
@@ -202,14 +225,27 @@ impl Request {
     pub(crate) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8()?;
-        let group = GroupId(reader.u64()?);
+        let group = |reader: &mut Reader| reader.u64().map(GroupId);
         let request = match kind {
-            VOTE => Self::Vote { group, request: take_vote(&mut reader)? },
-            PRE_VOTE => Self::PreVote { group, request: take_vote(&mut reader)? },
+            VOTE => Self::Vote { group: group(&mut reader)?, request: take_vote(&mut reader)? },
+            PRE_VOTE => {
+                Self::PreVote { group: group(&mut reader)?, request: take_vote(&mut reader)? }
+            }
             TRANSFER => {
+                let group = group(&mut reader)?;
                 let (vote, to) = (reader.vote()?, reader.u64()?);
                 let request = TransferRequest::new(vote, to, reader.maybe_log_id()?);
                 Self::Transfer { group, request }
+            }
+            ASK => {
+                let count = reader.count(8)?;
+                let groups = (0..count).map(|_| group(&mut reader)).collect::<Result<_, _>>()?;
+                Self::Ask { groups }
+            }
+            PIECE => {
+                let (group, session) = (group(&mut reader)?, reader.u64()?);
+                let number = reader.u64()?;
+                Self::Piece { group, session, number, piece: Piece::take(&mut reader)? }
             }
             _ => return Err(Malformed("no such kind of request")),
         };
@@ -251,4 +287,52 @@ pub(crate) fn decode_vote_response(bytes: Bytes) -> Result<VoteResponse, Malform
     };
     reader.end()?;
     Ok(response)
+}
+
+pub(crate) fn encode_vote(vote: &Vote) -> Bytes {
+    let mut bytes = BytesMut::new();
+    bytes.vote(vote);
+    bytes.freeze()
+}
+
+pub(crate) fn encode_words(words: &[Word]) -> Bytes {
+    let mut bytes = BytesMut::new();
+    bytes.count(words.len());
+    for word in words {
+        match word {
+            Word::Unknown => bytes.put_u8(0),
+            Word::Leads { term } => {
+                bytes.put_u8(1);
+                bytes.put_u64_le(*term);
+            }
+            Word::Hears { leader, term } => {
+                bytes.put_u8(2);
+                bytes.put_u64_le(leader.0);
+                bytes.put_u64_le(*term);
+            }
+            Word::Lost { term, last } => {
+                bytes.put_u8(3);
+                bytes.put_u64_le(*term);
+                bytes.maybe_log_id(last.as_ref());
+            }
+        }
+    }
+    bytes.freeze()
+}
+
+pub(crate) fn decode_words(bytes: Bytes) -> Result<Vec<Word>, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let count = reader.count(1)?;
+    let mut word = || {
+        Ok(match reader.u8()? {
+            0 => Word::Unknown,
+            1 => Word::Leads { term: reader.u64()? },
+            2 => Word::Hears { leader: NodeId(reader.u64()?), term: reader.u64()? },
+            3 => Word::Lost { term: reader.u64()?, last: reader.maybe_log_id()? },
+            _ => return Err(Malformed("no such word about a group")),
+        })
+    };
+    let words = (0..count).map(|_| word()).collect::<Result<_, _>>()?;
+    reader.end()?;
+    Ok(words)
 }

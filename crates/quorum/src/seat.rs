@@ -21,7 +21,12 @@ pub(crate) struct Seat {
     state: Mutex<State>,
     /// The term that this node leads and may propose in, or 0: no leader has term 0.
     leading: AtomicU64,
+    /// When it last took entries, by a count of such events.
+    used: AtomicU64,
 }
+
+/// Counts batches of entries, over all groups.
+static USES: AtomicU64 = AtomicU64::new(1);
 
 struct State {
     /// The newest vote saved since the start; earlier ones are of another life.
@@ -42,7 +47,7 @@ impl Seat {
     pub(crate) fn new(me: NodeId, member: Arc<dyn Member>, term: u64) -> Self {
         let role = Role::Follower { term, leader: None };
         let state = Mutex::new(State { vote: None, role, left: 0 });
-        Self { me, member, state, leading: AtomicU64::new(0) }
+        Self { me, member, state, leading: AtomicU64::new(0), used: AtomicU64::new(0) }
     }
 
     /// What the node is.
@@ -73,6 +78,7 @@ impl Seat {
     pub(crate) fn on_committed(&self, entries: Vec<Committed>) {
         let Some(last) = entries.last() else { return };
         let term = last.term;
+        self.used.store(USES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let mut state = self.state.lock();
         self.member.committed(entries);
         let won = |vote: Vote| {
@@ -102,13 +108,26 @@ impl Seat {
     }
 
     /// Stops to propose in the term that this node leads, for good: the leadership is being given
-    /// away. Returns whether it led.
-    pub(crate) fn leave(&self) -> bool {
+    /// away. Tells the term, if it led.
+    pub(crate) fn leave(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        let Role::Leader { term } = state.role else { return false };
+        let Role::Leader { term } = state.role else { return None };
         state.left = term;
         self.set_role(&mut state, Role::Follower { term, leader: None });
-        true
+        Some(term)
+    }
+
+    /// Somebody says that it leads.
+    pub(crate) fn on_leader(&self, term: u64, leader: NodeId) {
+        let mut state = self.state.lock();
+        if state.role == (Role::Follower { term, leader: None }) {
+            self.set_role(&mut state, Role::Follower { term, leader: Some(leader) });
+        }
+    }
+
+    /// When the group was last used: the higher, the later.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Calls the member in order with everything else.

@@ -17,7 +17,9 @@ use crate::rpc::Message;
 use crate::types::{AppendRequest, AppendResult, Payload, Types};
 use futures_util::{Stream, StreamExt};
 use model::id::NodeId;
+use openraft::async_runtime::Select2;
 use openraft::errors::{NetworkError, RPCError};
+use openraft::type_config::TypeConfigExt;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -47,9 +49,16 @@ pub(crate) enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     open: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Answer>>>,
+    kicks: watch::Sender<u64>,
 }
 
 impl Sessions {
+    /// Ends the sessions that wait for a connection, once. openraft keeps entries that a session
+    /// has still to send; without one it may purge them, and sends a checkpoint later.
+    pub(crate) fn kick(&self) {
+        self.kicks.send_modify(|kicks| *kicks += 1);
+    }
+
     pub(crate) fn on_answer(&self, session: u64, answer: Answer) {
         if let Some(sender) = self.open.lock().get(&session) {
             // A session that was dropped this moment has no use for answers.
@@ -78,12 +87,12 @@ impl fmt::Debug for Route {
 }
 
 enum State {
-    /// Waits for the first connection.
-    Parked(Boxed<Link>),
+    /// Waits for the first connection, or a kick.
+    Parked(Boxed<Option<Link>>),
     /// Sends; ends when this connection does.
     Open(Boxed<()>),
-    /// Waits for the next connection.
-    Broken(Boxed<Link>),
+    /// Waits for the next connection, or a kick.
+    Broken(Boxed<Option<Link>>),
     Over,
 }
 
@@ -110,7 +119,7 @@ impl<S> Session<S> {
         let (sender, answers) = mpsc::unbounded_channel();
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         route.sessions.open.lock().insert(number, sender);
-        let state = State::Parked(connected(route.links.watch(route.to), 0));
+        let state = State::Parked(connected_or_kicked(&route, 0));
         Self {
             route,
             number,
@@ -153,7 +162,8 @@ impl<S> Session<S> {
         } else {
             self.link.number
         };
-        self.state = State::Broken(connected(links, again));
+        drop(links);
+        self.state = State::Broken(connected_or_kicked(&self.route, again));
     }
 }
 
@@ -223,7 +233,11 @@ impl<S: Stream<Item = AppendRequest> + Unpin> Stream for Session<S> {
         loop {
             match &mut this.state {
                 State::Parked(connected) => {
-                    this.link = ready!(connected.as_mut().poll(context));
+                    let Some(link) = ready!(connected.as_mut().poll(context)) else {
+                        this.state = State::Over;
+                        return Poll::Ready(Some(Err(broken())));
+                    };
+                    this.link = link;
                     let links = this.route.links.watch(this.route.to);
                     this.state = State::Open(lost(links, this.link.number));
                 }
@@ -236,8 +250,7 @@ impl<S: Stream<Item = AppendRequest> + Unpin> Stream for Session<S> {
                 State::Broken(connected) => {
                     ready!(connected.as_mut().poll(context));
                     this.state = State::Over;
-                    let error = io::Error::new(io::ErrorKind::ConnectionReset, "session broken");
-                    return Poll::Ready(Some(Err(RPCError::Network(NetworkError::new(&error)))));
+                    return Poll::Ready(Some(Err(broken())));
                 }
                 State::Over => return Poll::Ready(None),
             }
@@ -256,16 +269,32 @@ impl<S> Drop for Session<S> {
     }
 }
 
-/// Waits for a connection that is newer than `number`.
-fn connected(mut links: watch::Receiver<Link>, number: u64) -> Boxed<Link> {
+/// What openraft hears of a session that broke off: it begins the next one soon.
+fn broken() -> RPCError<Types> {
+    let error = io::Error::new(io::ErrorKind::ConnectionReset, "the session broke off");
+    RPCError::Network(NetworkError::new(&error))
+}
+
+/// Waits for a connection that is newer than `number`. Nothing comes of a kick.
+fn connected_or_kicked(route: &Route, number: u64) -> Boxed<Option<Link>> {
+    let links = route.links.watch(route.to);
+    let mut kicks = route.sessions.kicks.subscribe();
     Box::pin(async move {
-        let link = links.wait_for(|link| link.up && link.number > number).await.map(|link| *link);
-        match link {
-            Ok(link) => link,
-            // The host is gone.
-            Err(_) => std::future::pending().await,
+        match Types::select2(connected(links, number), kicks.changed()).await {
+            Select2::First(link) => Some(link),
+            Select2::Second(_) => None,
         }
     })
+}
+
+/// Waits for a connection that is newer than `number`.
+pub(crate) async fn connected(mut links: watch::Receiver<Link>, number: u64) -> Link {
+    let link = links.wait_for(|link| link.up && link.number > number).await.map(|link| *link);
+    match link {
+        Ok(link) => link,
+        // The host is gone.
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// Waits until the connection with this number is lost.

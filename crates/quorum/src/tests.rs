@@ -9,3 +9,7 @@ mod log;
 mod storage_suite;
 
 mod cluster;
+
+mod supervision;
+
+mod upkeep;

@@ -6,8 +6,9 @@ use crate::grouplog::{Disk, GroupLog};
 use crate::recovered::Recovered;
 use crate::seat::Seat;
 use crate::tail::Tail;
+use crate::tests::support::LIMITS;
 use crate::tests::support::{MemoryLog, Recorder};
-use crate::types::{Data, Entry, Flushed, Payload, log_id, vote};
+use crate::types::{Data, Entry, Flushed, Payload, SnapshotMeta, log_id, vote};
 use bytes::Bytes;
 use model::id::NodeId;
 use openraft::storage::{RaftLogReader, RaftLogStorage};
@@ -24,7 +25,7 @@ fn open_recovered(log: &Arc<MemoryLog>, tail: usize, mut recovered: Recovered) -
     assert_eq!(recovered.damage(), None);
     let watermark = log.watermark();
     let tail = Arc::new(Tail::new(tail));
-    let disk = Disk { log: Arc::clone(log) as _, watermark, tail };
+    let disk = Disk { log: Arc::clone(log) as _, watermark, tail, limits: LIMITS };
     let seat = Arc::new(Seat::new(NodeId(1), Recorder::new(), 0));
     Store(Arc::new(GroupLog::new(GROUP.stream(), disk, seat, recovered)))
 }
@@ -56,8 +57,13 @@ async fn everything_comes_back_after_a_start() {
     append(&mut store, 2, 0..6).await;
     store.save_committed(Some(log_id(2, 3))).await.unwrap();
     store.save_committed(Some(log_id(2, 4))).await.unwrap();
+    let meta = SnapshotMeta { last_log_id: Some(log_id(2, 2)), ..SnapshotMeta::default() };
+    store.0.save_checkpoint(&meta, &Bytes::from("old")).await.unwrap();
+    store.0.save_checkpoint(&meta, &Bytes::from("state")).await.unwrap();
     store.purge(log_id(2, 1)).await.unwrap();
     store.purge(log_id(2, 2)).await.unwrap();
+    // The entries' records stay, and one of each of the others.
+    assert_eq!(log.positions(GROUP.stream()).len(), 6 + 4);
     drop(store);
     let mut store = open(&log.crash(), 1 << 20);
     assert_eq!(store.read_vote().await.unwrap(), Some(vote(2, 9, true)));
@@ -66,6 +72,7 @@ async fn everything_comes_back_after_a_start() {
     assert_eq!(state.last_purged_log_id, Some(log_id(2, 2)));
     assert_eq!(state.last_log_id, Some(log_id(2, 5)));
     assert_eq!(ids(&mut store).await, [(2, 3), (2, 4), (2, 5)]);
+    assert_eq!(store.0.read_checkpoint().await.unwrap().unwrap().state, "state");
     append(&mut store, 3, 6..8).await;
     assert_eq!(ids(&mut store).await.last(), Some(&(3, 7)));
 }

@@ -1,12 +1,14 @@
 //! openraft's own tests of a log store and a state machine.
 
 use crate::checkpoint::Image;
+use crate::group::GroupId;
 use crate::grouplog::storage::Store;
 use crate::grouplog::{Disk, GroupLog};
 use crate::machine::{Builder, Machine};
 use crate::recovered::Recovered;
 use crate::seat::Seat;
 use crate::tail::Tail;
+use crate::tests::support::LIMITS;
 use crate::tests::support::{MemoryLog, Recorder};
 use crate::types::{Flushed, LogId, Snapshot, SnapshotMeta, StoredMembership, Types, log_id};
 use futures_util::{Stream, StreamExt};
@@ -16,6 +18,7 @@ use openraft::storage::{EntryResponder, RaftLogStorage, RaftStateMachine};
 use openraft::testing::log::{StoreBuilder, Suite};
 use std::io;
 use std::sync::Arc;
+use tokio::sync::mpsc;
 
 struct Stores;
 
@@ -70,7 +73,7 @@ impl StoreBuilder<Types, Store, Appending, ()> for Stores {
     async fn build(&self) -> Result<((), Store, Appending), StorageError<Types>> {
         let log = MemoryLog::new();
         let watermark = log.watermark();
-        let disk = Disk { log, watermark, tail: Arc::new(Tail::new(1 << 20)) };
+        let disk = Disk { log, watermark, tail: Arc::new(Tail::new(1 << 20)), limits: LIMITS };
         // The suite's members are not ours to check.
         let seat = Arc::new(Seat::new(NodeId(0), Recorder::lenient(), 0));
         // Nor may what it applies be seen in the log.
@@ -79,7 +82,8 @@ impl StoreBuilder<Types, Store, Appending, ()> for Stores {
             Arc::new(GroupLog::new(StreamId(stream), disk, seat, Recovered::new(Seq(0))))
         };
         let (log, applied) = (open(20), open(21));
-        let machine = Machine::new(Arc::clone(&applied), seat);
+        let machine =
+            Machine::new(GroupId(21), Arc::clone(&applied), seat, mpsc::unbounded_channel().0);
         Ok(((), Store(log), Appending { store: Store(applied), machine }))
     }
 }

@@ -1,6 +1,7 @@
 //! Nodes in one process: journals and a network in memory, members that remember what they got.
 
 use crate::group::GroupId;
+use crate::grouplog::Limits;
 use crate::host::{Care, Host, Options};
 use crate::log::Log;
 use crate::member::{
@@ -109,7 +110,7 @@ impl LogState {
 
     fn apply(&mut self, op: Op) {
         match op {
-            Op::Put { stream, seq, head, payload } => {
+            Op::Put { stream, seq, head, payload, .. } => {
                 let highest = self.highest.entry(stream).or_insert(Seq(0));
                 assert!(seq > *highest, "positions ascend: {seq} after {highest}");
                 *highest = seq;
@@ -441,7 +442,6 @@ impl Transport for Port {
 
 /// A node.
 pub(crate) struct Node {
-    pub(crate) id: NodeId,
     pub(crate) log: Arc<MemoryLog>,
     pub(crate) host: Host,
     pub(crate) members: BTreeMap<GroupId, Arc<Recorder>>,
@@ -454,6 +454,8 @@ pub(crate) struct Cluster {
     pub(crate) care: Care,
     /// What is on the disks of nodes that died.
     graves: BTreeMap<NodeId, Arc<MemoryLog>>,
+    pub(crate) checkpoint_entries: u64,
+    keep_entries: u64,
 }
 
 pub(crate) fn node(number: u64) -> NodeId {
@@ -461,6 +463,13 @@ pub(crate) fn node(number: u64) -> NodeId {
 }
 
 pub(crate) const GROUP: GroupId = GroupId(77);
+
+pub(crate) const LIMITS: Limits = Limits {
+    checkpoint_entries: u64::MAX,
+    checkpoint_bytes: u64::MAX,
+    keep_entries: 0,
+    keep_bytes: 0,
+};
 
 impl Cluster {
     /// Connected nodes, numbered from 1, without groups.
@@ -470,6 +479,8 @@ impl Cluster {
             nodes: BTreeMap::new(),
             care: Care::Supervised,
             graves: BTreeMap::new(),
+            checkpoint_entries: u64::MAX,
+            keep_entries: 1000,
         };
         for number in 1..=count {
             cluster.boot(node(number), MemoryLog::new());
@@ -480,11 +491,36 @@ impl Cluster {
     fn boot(&mut self, id: NodeId, log: Arc<MemoryLog>) {
         let port = Port { me: id, net: Arc::downgrade(&self.net) };
         let shared: Arc<dyn Log> = Arc::clone(&log) as _;
-        let host = Host::new(Options::new(id), shared, log.watermark(), Arc::new(port));
+        let options = Options {
+            checkpoint_entries: self.checkpoint_entries,
+            keep_entries: self.keep_entries,
+            ..Options::new(id)
+        };
+        let host = Host::new(options, shared, log.watermark(), Arc::new(port));
         self.net.state.lock().hosts.insert(id, host.clone());
-        self.nodes.insert(id, Node { id, log, host, members: BTreeMap::new() });
+        self.nodes.insert(id, Node { log, host, members: BTreeMap::new() });
         let others: Vec<NodeId> = self.nodes.keys().copied().filter(|other| *other != id).collect();
         others.into_iter().for_each(|other| self.net.connect(id, other));
+    }
+
+    /// Logs keep nothing that is in a checkpoint. Before there are groups.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.keep_entries = 1;
+        self.restart_hosts();
+    }
+
+    /// New hosts, with the options as they are now. Before there are groups.
+    pub(crate) fn restart_hosts(&mut self) {
+        let ids = self.ids();
+        for id in &ids {
+            let others: Vec<NodeId> = ids.iter().copied().filter(|other| other != id).collect();
+            others.into_iter().for_each(|other| self.net.cut(*id, other));
+        }
+        self.nodes.clear();
+        self.net.state.lock().hosts.clear();
+        for id in ids {
+            self.boot(id, MemoryLog::new());
+        }
     }
 
     pub(crate) fn ids(&self) -> Vec<NodeId> {
@@ -533,6 +569,19 @@ impl Cluster {
             Some(Role::Leader { term }) => term,
             _ => unreachable!(),
         }
+    }
+
+    /// Waits until one of the nodes leads a group; tells which.
+    pub(crate) async fn some_leader(&self, group: GroupId, ids: &[NodeId]) -> NodeId {
+        let leads = |got: &Got| matches!(got.role, Some(Role::Leader { .. }));
+        let wait = |id: NodeId| {
+            let member = &self.nodes[&id].members[&group];
+            Box::pin(async move {
+                member.until("somebody leads", leads).await;
+                id
+            })
+        };
+        futures_util::future::select_all(ids.iter().map(|id| wait(*id))).await.0
     }
 
     /// Proposes on a node, which must lead.

@@ -1,0 +1,127 @@
+//! What is rare: changes of the members, of the leader, and reads that must not be stale.
+
+use crate::group::GroupId;
+use crate::host::{Group, GroupError, Host};
+use crate::types::{Types, VoteRequest, vote};
+use model::id::NodeId;
+use openraft::ChangeMembers;
+use openraft::ReadPolicy;
+use openraft::raft::linearizable_read::LinearizerOption;
+use openraft::type_config::TypeConfigExt;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long a new leader may take to show.
+const TRANSFER_WAIT: Duration = Duration::from_secs(3);
+/// How long a majority may take to confirm that this node leads.
+const READ_WAIT: Duration = Duration::from_secs(5);
+
+/// A change of a group's members, one node at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The node gets the log, without a vote.
+    AddLearner(NodeId),
+    /// A learner gets a vote. Wait until it has caught up ([`Host::status`]).
+    Promote(NodeId),
+    /// A voter or learner is no longer a member.
+    Remove(NodeId),
+}
+
+impl Host {
+    /// Changes the members of a group; returns once that is committed. The group must be led
+    /// here, and have no other change under way.
+    ///
+    /// # Errors
+    /// If this node does not lead, or openraft refuses.
+    pub async fn change(&self, id: GroupId, change: Change) -> Result<(), GroupError> {
+        let group = self.group(id)?;
+        let refused = |error: &dyn std::fmt::Display| GroupError::Refused(error.to_string());
+        let changes = match change {
+            Change::AddLearner(node) => {
+                let added = group.raft.add_learner(node.0, (), false).await;
+                return added.map(drop).map_err(|error| refused(&error));
+            }
+            Change::Promote(node) => ChangeMembers::AddVoterIds(BTreeSet::from([node.0])),
+            Change::Remove(node) if group.voters().contains(&node) => {
+                ChangeMembers::RemoveVoters(BTreeSet::from([node.0]))
+            }
+            Change::Remove(node) => ChangeMembers::RemoveNodes(BTreeSet::from([node.0])),
+        };
+        let changed = group.raft.change_membership(changes, false).await;
+        changed.map(drop).map_err(|error| refused(&error))
+    }
+
+    /// Gives the leadership to another voter. Proposals stop at once: the member hears that it
+    /// does not lead any more. If the other one does not take over, this node stands for election
+    /// again, in a new term.
+    ///
+    /// # Errors
+    /// If this node does not lead, or the other one did not take over.
+    pub async fn transfer(&self, id: GroupId, to: NodeId) -> Result<(), GroupError> {
+        let group = self.group(id)?;
+        if !group.voters().contains(&to) {
+            return Err(GroupError::Refused(format!("{to} is not a voter")));
+        }
+        let Some(term) = group.seat.leave() else {
+            return Err(GroupError::Refused("this node does not lead".into()));
+        };
+        let stopped =
+            |error: openraft::errors::Fatal<Types>| GroupError::Refused(error.to_string());
+        group.raft.trigger().transfer_leader(to.0).await.map_err(stopped)?;
+        let is_over = move |metrics: &openraft::RaftMetrics<Types>| {
+            metrics.current_term > term && metrics.current_leader.is_some()
+        };
+        let waited = group.raft.wait(Some(TRANSFER_WAIT)).metrics(is_over, "a new leader").await;
+        if waited.is_ok() {
+            return Ok(());
+        }
+        group.take_back(term).await?;
+        Err(GroupError::Refused(format!("{to} did not take over")))
+    }
+
+    /// Confirms with a majority that this node leads, and waits until its member has everything
+    /// that was committed when it was asked; gives the index.
+    ///
+    /// # Errors
+    /// If this node does not lead, or cannot reach a majority.
+    pub async fn read_index(&self, id: GroupId) -> Result<u64, GroupError> {
+        let group = self.group(id)?;
+        // The leases of groups without heartbeats never expire, so they prove nothing: an answer
+        // to a message that was sent after the question is needed.
+        let option = LinearizerOption::from(ReadPolicy::ReadIndex).with_wait_timeout(READ_WAIT);
+        let read = Types::timeout(READ_WAIT, group.raft.ensure_linearizable(option)).await;
+        match read {
+            Ok(Ok(read)) => Ok(read.log_id().index),
+            Ok(Err(error)) => Err(GroupError::Refused(error.to_string())),
+            Err(_) => Err(GroupError::Refused("no majority answered in time".into())),
+        }
+    }
+
+    /// Takes a checkpoint of a group's member now, and purges what the log no longer needs.
+    ///
+    /// # Errors
+    /// If the group is not started here, or has stopped.
+    pub async fn checkpoint(&self, id: GroupId) -> Result<(), GroupError> {
+        self.group(id)?.checkpoint().await
+    }
+}
+
+impl Group {
+    /// Leads again after a transfer that failed: openraft refuses proposals in that term for good.
+    async fn take_back(&self, term: u64) -> Result<(), GroupError> {
+        let current = self.log.vote().map(|vote| (vote.leader_id.term, vote.committed));
+        if current != Some((term, true)) {
+            return Ok(());
+        }
+        // A vote for a term that nobody stands in ends this node's own. To vote for somebody who
+        // did not ask, and is not told, can do no harm.
+        let request = VoteRequest {
+            vote: vote(term + 1, u64::MAX, false),
+            last_log_id: self.log.last(),
+            leadership_transfer: true,
+        };
+        let voted = self.raft.vote(request).await;
+        voted.map_err(|error| GroupError::Refused(error.to_string()))?;
+        self.elect().await
+    }
+}

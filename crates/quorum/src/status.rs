@@ -1,0 +1,97 @@
+//! What there is to say about a group on this node.
+
+use crate::group::GroupId;
+use crate::host::{Host, Shared};
+use crate::member::Role;
+use model::id::NodeId;
+use openraft::async_runtime::WatchReceiver;
+
+/// A group as this node sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// This node's role.
+    pub role: Role,
+    /// Who leads, as far as this node knows; itself perhaps.
+    pub leader: Option<NodeId>,
+    /// The newest term that it knows.
+    pub term: u64,
+    /// The index of its last entry.
+    pub last: Option<u64>,
+    /// The index up to which it knows entries to be committed.
+    pub committed: Option<u64>,
+    /// The index up to which its member has them.
+    pub applied: Option<u64>,
+    /// The index of its last checkpoint.
+    pub checkpoint: Option<u64>,
+    /// The index up to which its log is purged.
+    pub purged: Option<u64>,
+    /// Bytes of the entries in its log.
+    pub log_bytes: u64,
+    /// The members of the newest membership, ascending.
+    pub members: Vec<MemberStatus>,
+    /// Whether a change of the members is not committed yet.
+    pub is_changing: bool,
+}
+
+/// One member of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Its node.
+    pub node: NodeId,
+    /// Whether it has a vote; a learner has none.
+    pub is_voter: bool,
+    /// The index up to which it has the leader's log; only a leader knows.
+    pub matched: Option<u64>,
+}
+
+impl Host {
+    /// The state of a group, if it is started here.
+    pub fn status(&self, id: GroupId) -> Option<Status> {
+        self.shared.status(id)
+    }
+
+    /// The groups that are started here, ascending.
+    pub fn groups(&self) -> Vec<GroupId> {
+        self.shared.all().iter().map(|group| group.id).collect()
+    }
+
+    /// Bytes of entries that all groups keep in memory.
+    pub fn held_bytes(&self) -> usize {
+        self.shared.disk.tail.held()
+    }
+}
+
+impl Shared {
+    fn status(&self, id: GroupId) -> Option<Status> {
+        let group = self.group(id)?;
+        let role = group.seat.role();
+        let metrics = group.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let membership = metrics.membership_config.membership();
+        let member = |(node, ()): (&u64, &())| {
+            let matched = metrics.replication.as_ref().and_then(|all| all.get(node).copied()?);
+            MemberStatus {
+                node: NodeId(*node),
+                is_voter: membership.voter_ids().any(|voter| voter == *node),
+                matched: matched.map(|id| id.index),
+            }
+        };
+        let leader = match role {
+            Role::Leader { .. } => Some(self.options.me),
+            Role::Follower { leader, .. } => leader,
+        };
+        Some(Status {
+            role,
+            leader,
+            term: metrics.current_term,
+            last: group.log.last().map(|id| id.index),
+            committed: metrics.local_committed.map(|id| id.index),
+            applied: metrics.last_applied.map(|id| id.index),
+            checkpoint: group.log.checkpointed().map(|id| id.index),
+            purged: group.log.purged().map(|id| id.index),
+            log_bytes: group.log.bytes(),
+            members: membership.nodes().map(member).collect(),
+            is_changing: metrics.membership_config != metrics.committed_membership_config,
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! Who should lead a group that nobody leads: the decision, pure.
+//!
+//! A node stands for election only if a majority of the voters, itself included, says that it has
+//! lost the leader itself, and if it is the best of those: the one with the highest last entry;
+//! among equals a hash of group and node decides, which spreads the groups over the survivors.
+//! All survivors ask, and come to the same result. If the best does not win for a while, the next
+//! one stands too.
+
+use crate::group::GroupId;
+use crate::types::LogId;
+use model::id::NodeId;
+
+/// What a node says about a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It has no such group.
+    Unknown,
+    /// It leads it, in this term.
+    Leads { term: u64 },
+    /// It hears this leader, in this term.
+    Hears { leader: NodeId, term: u64 },
+    /// It hears no leader. The newest term that it knows, and its last entry.
+    Lost { term: u64, last: Option<LogId> },
+}
+
+/// What to do about a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// Stand for election.
+    Elect,
+    /// Somebody leads it.
+    Follow { leader: NodeId, term: u64 },
+    /// Ask again later.
+    Wait,
+}
+
+/// How many rounds without a leader let the next best one stand.
+const PATIENCE: u32 = 3;
+
+/// A node that asks about a group that it believes leaderless.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker<'a> {
+    pub(crate) group: GroupId,
+    pub(crate) me: NodeId,
+    pub(crate) term: u64,
+    pub(crate) last: Option<LogId>,
+    pub(crate) voters: &'a [NodeId],
+    /// How many rounds came to nothing before this one.
+    pub(crate) rounds: u32,
+}
+
+impl Asker<'_> {
+    /// Decides by the words of other voters; those who did not answer are missing.
+    pub(crate) fn decide(&self, words: &[(NodeId, Word)]) -> Plan {
+        let mut lost = vec![(self.last, weight(self.group, self.me), self.me)];
+        for &(node, word) in words.iter().filter(|(node, _)| self.voters.contains(node)) {
+            match word {
+                Word::Leads { term } if term >= self.term => {
+                    return Plan::Follow { leader: node, term };
+                }
+                // A leader of an older term does not know yet that it is none.
+                Word::Leads { .. } | Word::Unknown | Word::Hears { .. } => {}
+                Word::Lost { last, .. } => lost.push((last, weight(self.group, node), node)),
+            }
+        }
+        if lost.len() <= self.voters.len() / 2 {
+            return Plan::Wait;
+        }
+        lost.sort_unstable_by(|one, other| other.cmp(one));
+        let rank = lost.iter().position(|(_, _, node)| *node == self.me);
+        let rank = u32::try_from(rank.expect("it is among them")).unwrap_or(u32::MAX);
+        if rank <= self.rounds / PATIENCE { Plan::Elect } else { Plan::Wait }
+    }
+}
+
+/// Spreads groups over nodes, the same on each.
+fn weight(group: GroupId, node: NodeId) -> u64 {
+    let mut mixed = group.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ node.0;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::log_id;
+    use proptest::prelude::*;
+
+    const VOTERS: &[NodeId] = &[NodeId(1), NodeId(2), NodeId(3)];
+
+    fn asker(me: u64, last: (u64, u64)) -> Asker<'static> {
+        let last = Some(log_id(last.0, last.1));
+        Asker { group: GroupId(9), me: NodeId(me), term: 4, last, voters: VOTERS, rounds: 0 }
+    }
+
+    fn lost(node: u64, last: (u64, u64)) -> (NodeId, Word) {
+        (NodeId(node), Word::Lost { term: 4, last: Some(log_id(last.0, last.1)) })
+    }
+
+    #[test]
+    fn a_majority_must_have_lost_the_leader() {
+        let hears = Word::Hears { leader: NodeId(3), term: 4 };
+        assert_eq!(asker(1, (4, 9)).decide(&[]), Plan::Wait);
+        assert_eq!(asker(1, (4, 9)).decide(&[(NodeId(2), hears)]), Plan::Wait);
+        assert_eq!(asker(1, (4, 9)).decide(&[lost(2, (4, 8))]), Plan::Elect);
+        // A stranger's word does not count.
+        assert_eq!(asker(1, (4, 9)).decide(&[lost(7, (4, 8))]), Plan::Wait);
+    }
+
+    #[test]
+    fn the_longer_log_leads_and_a_newer_term_beats_length() {
+        assert_eq!(asker(1, (4, 9)).decide(&[lost(2, (4, 10))]), Plan::Wait);
+        assert_eq!(asker(1, (4, 9)).decide(&[lost(2, (3, 100))]), Plan::Elect);
+    }
+
+    #[test]
+    fn a_leader_that_is_found_is_followed_unless_it_is_of_the_past() {
+        let leads = |term| (NodeId(3), Word::Leads { term });
+        let follow = Plan::Follow { leader: NodeId(3), term: 4 };
+        assert_eq!(asker(1, (4, 9)).decide(&[lost(2, (4, 9)), leads(4)]), follow);
+        assert_eq!(asker(1, (4, 9)).decide(&[lost(2, (4, 8)), leads(3)]), Plan::Elect);
+    }
+
+    #[test]
+    fn the_next_best_stands_when_the_best_does_not_win() {
+        let mut second = asker(1, (4, 9));
+        second.rounds = 3;
+        assert_eq!(second.decide(&[lost(2, (4, 10))]), Plan::Elect);
+    }
+
+    proptest! {
+        #[test]
+        fn exactly_one_of_those_who_hear_each_other_stands(
+            group: u64, lasts in proptest::collection::vec((0_u64..3, 0_u64..3), 3)
+        ) {
+            let last = |node: usize| Some(log_id(lasts[node].0, lasts[node].1));
+            let standing = (0..3).filter(|me| {
+                let asker = Asker {
+                    group: GroupId(group), me: VOTERS[*me], term: 4, last: last(*me),
+                    voters: VOTERS, rounds: 0,
+                };
+                let others = (0..3).filter(|other| other != me);
+                let words: Vec<_> = others
+                    .map(|other| (VOTERS[other], Word::Lost { term: 4, last: last(other) }))
+                    .collect();
+                asker.decide(&words) == Plan::Elect
+            });
+            prop_assert_eq!(standing.count(), 1);
+        }
+    }
+}

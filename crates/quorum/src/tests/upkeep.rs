@@ -1,0 +1,188 @@
+//! Checkpoints, members that lag, changes of members and of the leader.
+
+use crate::change::Change;
+use crate::group::GroupId;
+use crate::member::{Body, Role};
+use crate::tests::support::{Cluster, GROUP, Got, digest, node};
+use bytes::Bytes;
+use std::collections::BTreeSet;
+
+fn groups() -> BTreeSet<GroupId> {
+    BTreeSet::from([GROUP])
+}
+
+/// Proposals of which some are large.
+fn payload(number: usize) -> Bytes {
+    let length = if number % 40 == 7 { 1_500_000 } else { 20 + number % 200 };
+    let mut payload = vec![u8::try_from(number % 251).unwrap(); length];
+    payload[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    Bytes::from(payload)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_is_purged_behind_a_checkpoint_and_a_start_begins_there() {
+    let mut cluster = Cluster::new(3);
+    cluster.keep_nothing();
+    let leader = cluster.group().await;
+    (0..50).for_each(|number| cluster.propose(leader, payload(number)));
+    cluster.all_have(&cluster.ids(), 50).await;
+    cluster.host(node(2)).checkpoint(GROUP).await.unwrap();
+    cluster.member(node(2)).until("purged", |got| got.purged > 0).await;
+    let status = cluster.host(node(2)).status(GROUP).unwrap();
+    assert_eq!(status.checkpoint, status.applied);
+    assert_eq!(status.purged.map(|purged| purged + 1), status.checkpoint);
+    (50..60).for_each(|number| cluster.propose(leader, payload(number)));
+    cluster.all_have(&cluster.ids(), 60).await;
+    let before = cluster.got(node(2));
+    cluster.kill(node(2)).await;
+    cluster.revive(node(2), &groups()).await;
+    let after = cluster.member(node(2)).until("back", |got| got.entries.len() == 60).await;
+    assert_eq!(before.entries, after.entries);
+    assert_eq!(after.installs, 1);
+    // All entries' records are still there, as bodies, where they were.
+    for (index, place) in &before.places {
+        assert_eq!(after.places.get(index), Some(place));
+    }
+    assert!(after.purged > 0);
+    // And the log goes on.
+    cluster.propose(leader, "more");
+    cluster.all_have(&cluster.ids(), 61).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_lags_too_far_gets_the_checkpoint_and_the_bodies() {
+    let mut cluster = Cluster::new(3);
+    cluster.keep_nothing();
+    let leader = cluster.group().await;
+    (0..10).for_each(|number| cluster.propose(leader, payload(number)));
+    cluster.all_have(&cluster.ids(), 10).await;
+    cluster.kill(node(3)).await;
+    (10..100).for_each(|number| cluster.propose(leader, payload(number)));
+    cluster.all_have(&[leader, node(2)], 100).await;
+    cluster.host(leader).checkpoint(GROUP).await.unwrap();
+    cluster.member(leader).until("purged", |got| got.purged > 90).await;
+    (100..110).for_each(|number| cluster.propose(leader, payload(number)));
+    cluster.revive(node(3), &groups()).await;
+    cluster.all_have(&cluster.ids(), 110).await;
+    let got = cluster.got(node(3));
+    assert_eq!(got.installs, 1);
+    let carried = got.bodies.iter().filter(|body| matches!(body, Body::Carried { .. })).count();
+    assert_eq!(carried, 100);
+    check_bodies(&cluster, &got).await;
+    // What came is there after a start, too.
+    cluster.kill(node(3)).await;
+    cluster.revive(node(3), &groups()).await;
+    let again = cluster.member(node(3)).until("back", |got| got.entries.len() == 110).await;
+    assert_eq!(again.entries, got.entries);
+    assert_eq!(again.places, got.places);
+    check_bodies(&cluster, &again).await;
+}
+
+/// Reads every body of node 3 and compares it with what was proposed.
+async fn check_bodies(cluster: &Cluster, got: &Got) {
+    let log = cluster.host(node(3)).shared.group(GROUP).unwrap().log.clone();
+    for (index, entry) in &got.entries {
+        let position = got.places[index];
+        let read = log.read_payloads(vec![position]).await.unwrap().pop().unwrap();
+        assert_eq!(&digest(&read.unwrap()), entry, "entry {index}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_is_taken_when_the_log_has_grown() {
+    let mut cluster = Cluster::new(3);
+    cluster.keep_nothing();
+    cluster.checkpoint_entries = 100;
+    cluster.restart_hosts();
+    let leader = cluster.group().await;
+    (0..1000).for_each(|number| cluster.propose(leader, format!("{number}")));
+    cluster.all_have(&cluster.ids(), 1000).await;
+    for id in cluster.ids() {
+        cluster.member(id).until("purged", |got| got.purged > 50).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_becomes_a_learner_then_a_voter_and_an_old_one_leaves() {
+    let mut cluster = Cluster::new(4);
+    cluster.keep_nothing();
+    let three = [node(1), node(2), node(3)];
+    for id in three {
+        cluster.start(id, GROUP).await;
+    }
+    cluster.host(node(1)).initialise(GROUP, &three).await.unwrap();
+    cluster.leader(node(1)).await;
+    (0..60).for_each(|number| cluster.propose(node(1), payload(number)));
+    cluster.all_have(&three, 60).await;
+    cluster.host(node(1)).checkpoint(GROUP).await.unwrap();
+    cluster.member(node(1)).until("purged", |got| got.purged > 50).await;
+    cluster.start(node(4), GROUP).await;
+    let host = cluster.host(node(1)).clone();
+    host.change(GROUP, Change::AddLearner(node(4))).await.unwrap();
+    cluster.all_have(&cluster.ids(), 60).await;
+    host.change(GROUP, Change::Promote(node(4))).await.unwrap();
+    host.change(GROUP, Change::Remove(node(3))).await.unwrap();
+    let left = [node(1), node(2), node(4)];
+    for id in left {
+        cluster.member(id).until("changed", |got| got.voters == left).await;
+    }
+    let status = host.status(GROUP).unwrap();
+    assert!(!status.is_changing);
+    let members: Vec<_> = status.members.iter().map(|member| member.node).collect();
+    assert_eq!(members, left);
+    cluster.propose(node(1), "more");
+    cluster.all_have(&left, 61).await;
+    // The new member can lead.
+    cluster.kill(node(1)).await;
+    let next = cluster.some_leader(GROUP, &[node(2), node(4)]).await;
+    cluster.propose(next, "and more");
+    cluster.all_have(&[node(2), node(4)], 62).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_gives_its_leadership_away() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.group().await;
+    (0..100).for_each(|number| cluster.propose(leader, payload(number)));
+    cluster.host(leader).transfer(GROUP, node(3)).await.unwrap();
+    assert!(cluster.host(leader).propose(GROUP, Bytes::from("no")).is_err());
+    cluster.leader(node(3)).await;
+    cluster.propose(node(3), "more");
+    cluster.all_have(&cluster.ids(), 101).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_that_fails_leaves_a_leader_that_takes_proposals() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.group().await;
+    cluster.kill(node(3)).await;
+    assert!(cluster.host(leader).transfer(GROUP, node(3)).await.is_err());
+    let newer = |got: &Got| matches!(got.role, Some(Role::Leader { term }) if term > 1);
+    cluster.member(leader).until("leading again", newer).await;
+    cluster.propose(leader, "more");
+    cluster.all_have(&[leader, node(2)], 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_leader_that_a_majority_hears_may_be_read_from() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.group().await;
+    (0..10).for_each(|number| cluster.propose(leader, payload(number)));
+    let index = cluster.host(leader).read_index(GROUP).await.unwrap();
+    assert!(cluster.got(leader).last >= Some(index));
+    assert!(cluster.host(node(2)).read_index(GROUP).await.is_err());
+    cluster.net.cut(leader, node(2));
+    cluster.net.cut(leader, node(3));
+    assert!(cluster.host(leader).read_index(GROUP).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_that_fails_stops_the_group_aloud() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.group().await;
+    cluster.nodes[&node(2)].log.hold(true);
+    cluster.propose(leader, "one");
+    cluster.all_have(&[leader, node(3)], 1).await;
+    drop(cluster.nodes[&node(2)].log.crash());
+    cluster.member(node(2)).until("failed", |got| got.failed.is_some()).await;
+}
