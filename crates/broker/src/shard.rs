@@ -19,6 +19,7 @@ pub(crate) mod confirms;
 pub(crate) mod desk;
 pub(crate) mod outboxes;
 pub(crate) mod spilled;
+pub(crate) mod visitors;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,13 +32,14 @@ use model::time::Timestamp;
 use tokio::sync::oneshot;
 
 use crate::replicated::order::Order;
-use crate::replicated::queue::QuorumQueue;
+use crate::replicated::queue::ClusterQueue;
 use crate::shard::command::{Batch, Command, Consumed, Counts, Deleted, Done, Got};
 use crate::shard::confirms::{Confirms, Owed};
 use crate::shard::desk::Desk;
 use crate::shard::profile::Profile;
 use crate::shard::slot::Slot;
 use crate::shard::view::ShardView;
+use crate::shard::visitors::Visitors;
 use crate::totals::Totals;
 
 /// The time, for stamping.
@@ -50,11 +52,11 @@ pub(crate) fn now() -> Timestamp {
 #[derive(Debug)]
 pub(crate) struct Shard {
     slots: HashMap<QueueId, Box<Slot>>,
-    quorum: HashMap<QueueId, Box<QuorumQueue>>,
+    cluster: HashMap<QueueId, Box<ClusterQueue>>,
     desk: Desk,
     deadlines: BTreeSet<(Timestamp, QueueId)>,
     touched: Vec<QueueId>,
-    /// Quorum queues that this turn has touched.
+    /// Those of `cluster` that this turn has touched.
     busy: Vec<QueueId>,
     /// Batches of this turn.
     owed: Vec<(Owed, bool)>,
@@ -63,6 +65,7 @@ pub(crate) struct Shard {
     /// Bodies were read back in this turn.
     read: bool,
     totals: Arc<Totals>,
+    visitors: Visitors,
     stopping: Option<oneshot::Sender<Vec<(QueueId, Seq)>>>,
 }
 
@@ -73,7 +76,7 @@ impl Shard {
         let slots = restored.into_iter().map(|slot| (slot.profile.id, Box::new(slot))).collect();
         Self {
             slots,
-            quorum: HashMap::new(),
+            cluster: HashMap::new(),
             desk,
             deadlines: BTreeSet::new(),
             touched,
@@ -83,6 +86,7 @@ impl Shard {
             durable: Lsn::default(),
             read: false,
             totals,
+            visitors: Visitors::default(),
             stopping: None,
         }
     }
@@ -119,7 +123,7 @@ impl Shard {
             self.perform(batch);
         }
         self.tick();
-        self.hand_over_quorum();
+        self.hand_over_cluster();
         self.hand_over();
         self.pay();
         self.desk.outboxes.flush();
@@ -133,11 +137,11 @@ impl Shard {
         let mut now_events = Vec::new();
         for command in commands {
             match command {
-                Command::Publish(arrival) if self.quorum.contains_key(&arrival.queue) => {
+                Command::Publish(arrival) if self.cluster.contains_key(&arrival.queue) => {
                     let weight = if bytes > 0 { arrival.weight() } else { 0 };
                     owed.bytes -= weight;
                     let from = owed.origin.as_ref();
-                    if let Some(queue) = busy(&mut self.quorum, &mut self.busy, arrival.queue) {
+                    if let Some(queue) = busy(&mut self.cluster, &mut self.busy, arrival.queue) {
                         queue.publish(self.desk.now, from, weight, arrival);
                     }
                 }
@@ -176,17 +180,17 @@ impl Shard {
         }
     }
 
-    /// To a quorum queue, if that is what it is for.
+    /// To a queue that is reached through the cluster, if that is what it is for.
     fn route(&mut self, command: Command) {
-        let queue = command.queue().filter(|queue| self.quorum.contains_key(queue));
+        let queue = command.queue().filter(|queue| self.cluster.contains_key(queue));
         match queue {
-            Some(queue) => self.quorum_command(queue, command),
+            Some(queue) => self.cluster_command(queue, command),
             None => self.command(command),
         }
     }
 
-    fn quorum_command(&mut self, id: QueueId, command: Command) {
-        let Some(queue) = busy(&mut self.quorum, &mut self.busy, id) else { return };
+    fn cluster_command(&mut self, id: QueueId, command: Command) {
+        let Some(queue) = busy(&mut self.cluster, &mut self.busy, id) else { return };
         let desk = &mut self.desk;
         let now = desk.now;
         match command {
@@ -212,7 +216,7 @@ impl Shard {
                 queue.delete(now, if_unused, if_empty, answer);
             }
             Command::Remove { .. } => {
-                if let Some(gone) = self.quorum.remove(&id) {
+                if let Some(gone) = self.cluster.remove(&id) {
                     if let Some(deadline) = gone.deadline {
                         self.deadlines.remove(&(deadline, id));
                     }
@@ -221,7 +225,7 @@ impl Shard {
                 self.desk.fabric.delete(id);
                 self.busy.retain(|busy| *busy != id);
             }
-            Command::Count { answer, .. } => command::answer(answer, Some(queue.counts())),
+            Command::Count { answer, .. } => queue.count(now, answer),
             Command::Bodies { bodies, carry, .. } => queue.on_bodies(desk, bodies, carry),
             Command::Raft { input, .. } => {
                 if let Some(leader) = queue.input(desk, input) {
@@ -241,32 +245,34 @@ impl Shard {
             | Command::Read { .. }
             | Command::ViewAll { .. }
             | Command::ConnectionGone { .. }
+            | Command::Up { .. }
             | Command::Lost { .. }
             | Command::LostForLong { .. }
             | Command::Stop { .. } => {}
         }
     }
 
-    /// Something happens to every quorum queue.
-    fn all_quorum(&mut self, work: impl Fn(&mut QuorumQueue, &mut Desk)) {
-        let mut queues: Vec<QueueId> = self.quorum.keys().copied().collect();
+    /// Something happens to every queue that is reached through the cluster.
+    fn all_cluster(&mut self, work: impl Fn(&mut ClusterQueue, &mut Desk)) {
+        let mut queues: Vec<QueueId> = self.cluster.keys().copied().collect();
         queues.sort_unstable();
         for id in queues {
-            if let Some(queue) = busy(&mut self.quorum, &mut self.busy, id) {
+            if let Some(queue) = busy(&mut self.cluster, &mut self.busy, id) {
                 work(queue, &mut self.desk);
             }
         }
     }
 
-    fn open_quorum(&mut self, profile: Profile, new: bool) {
+    fn open_cluster(&mut self, profile: Profile, new: bool) {
         let id = profile.id;
-        let queue = QuorumQueue::open(profile, &self.desk, new, self.desk.now);
-        self.quorum.insert(id, Box::new(queue));
-        busy(&mut self.quorum, &mut self.busy, id);
+        let queue = ClusterQueue::open(profile, &self.desk, new, self.desk.now);
+        self.cluster.insert(id, Box::new(queue));
+        busy(&mut self.cluster, &mut self.busy, id);
     }
 
     fn lost(&mut self, node: NodeId) {
-        self.all_quorum(|queue, desk| queue.lost(desk.now, node));
+        self.all_cluster(|queue, desk| queue.lost(desk, node));
+        self.visitors_lost(node);
     }
 
     fn command(&mut self, command: Command) {
@@ -320,10 +326,10 @@ impl Shard {
             Command::Purge { queue, answer } => {
                 command::answer(answer, self.with(queue, Slot::purge));
             }
-            Command::Create(profile) if profile.quorum.is_some() => {
-                self.open_quorum(*profile, true);
+            Command::Create(profile) if profile.is_of_cluster(self.desk.fabric.me().node) => {
+                self.open_cluster(*profile, true);
             }
-            Command::Open(profile) => self.open_quorum(*profile, false),
+            Command::Open(profile) => self.open_cluster(*profile, false),
             Command::Create(profile) => {
                 let id = profile.id;
                 let slot = Box::new(Slot::new(*profile, self.desk.now));
@@ -369,14 +375,15 @@ impl Shard {
             Command::Remove { .. }
             | Command::Bodies { .. }
             | Command::Raft { .. }
-            | Command::Orders { .. }
             | Command::Notice(_)
             | Command::Leads { .. } => {}
+            Command::Orders { queue, batch } => self.visit(queue, batch),
+            Command::Up { node } => self.all_cluster(|queue, desk| queue.up(desk.now, node)),
             Command::Lost { node } => self.lost(node),
-            Command::LostForLong { node } => self.all_quorum(|queue, _| queue.lost_for_long(node)),
+            Command::LostForLong { node } => self.all_cluster(|queue, _| queue.lost_for_long(node)),
             Command::ViewAll { answer } => {
                 let mut queues: Vec<_> = self.slots.values().map(|slot| slot.view()).collect();
-                queues.extend(self.quorum.values().map(|queue| queue.view()));
+                queues.extend(self.cluster.values().map(|queue| queue.view()));
                 queues.sort_by_key(|queue| queue.id);
                 command::answer(answer, ShardView { queues });
             }
@@ -397,7 +404,7 @@ impl Shard {
         for queue in queues {
             self.with(queue, |slot, desk| slot.connection_gone(desk, connection));
         }
-        self.all_quorum(|queue, desk| queue.connection_gone(desk, connection));
+        self.all_cluster(|queue, desk| queue.connection_gone(desk, connection));
     }
 
     /// Works on a queue, if it is there.
@@ -422,17 +429,17 @@ impl Shard {
                 slot.deadline = None;
                 touch(&mut self.touched, slot);
                 slot.tick(&mut self.desk);
-            } else if let Some(known) = busy(&mut self.quorum, &mut self.busy, queue) {
+            } else if let Some(known) = busy(&mut self.cluster, &mut self.busy, queue) {
                 known.deadline = None;
                 known.tick(self.desk.now);
             }
         }
     }
 
-    /// Quorum queues send, propose and tell what they have gathered.
-    fn hand_over_quorum(&mut self) {
+    /// Queues that are reached through the cluster send, propose and tell what they have gathered.
+    fn hand_over_cluster(&mut self) {
         for id in std::mem::take(&mut self.busy) {
-            let Some(queue) = self.quorum.get_mut(&id) else { continue };
+            let Some(queue) = self.cluster.get_mut(&id) else { continue };
             queue.touched = false;
             queue.hand_over(&mut self.desk);
             let deadline = queue.next_deadline();
@@ -507,7 +514,7 @@ impl Shard {
     fn evict(&mut self) {
         let budget = self.desk.budget.cached;
         let goal = budget - budget / 8;
-        let queues = (self.slots.len() + self.quorum.len()).max(1) as u64;
+        let queues = (self.slots.len() + self.cluster.len()).max(1) as u64;
         // A few busy queues may have more than their share, unless all together have too much.
         for shares in [queues.min(16), queues] {
             if self.desk.weight.cached <= goal {
@@ -525,7 +532,7 @@ impl Shard {
                 clippy::iter_over_hash_type,
                 reason = "each queue drops its own, in any order"
             )]
-            for queue in self.quorum.values_mut() {
+            for queue in self.cluster.values_mut() {
                 queue.synced(&mut self.desk, self.durable, goal / shares);
             }
         }
@@ -539,13 +546,13 @@ fn touch(touched: &mut Vec<QueueId>, slot: &mut Slot) {
     }
 }
 
-/// A quorum queue, to be looked at again at the end of the turn.
+/// A queue of the cluster, to be looked at again at the end of the turn.
 fn busy<'a>(
-    quorum: &'a mut HashMap<QueueId, Box<QuorumQueue>>,
+    queues: &'a mut HashMap<QueueId, Box<ClusterQueue>>,
     list: &mut Vec<QueueId>,
     id: QueueId,
-) -> Option<&'a mut QuorumQueue> {
-    let queue = quorum.get_mut(&id)?;
+) -> Option<&'a mut ClusterQueue> {
+    let queue = queues.get_mut(&id)?;
     if !queue.touched {
         queue.touched = true;
         list.push(id);

@@ -252,6 +252,7 @@ impl Topology {
                 ..Settings::new(Style::Classic)
             },
             dead_letter,
+            home: model::id::NodeId(0),
             quorum: None,
         }
     }

@@ -94,9 +94,9 @@ async fn statuses(node: &Node) -> Vec<(Arc<Record>, ConnectionStatus)> {
         .all()
         .into_iter()
         .filter(|record| record.login().vhost.is_some())
-        .map(|record| {
-            let answer = record.origin.outlet.mailbox().ask_status();
-            (record, answer)
+        .filter_map(|record| {
+            let answer = record.origin.outlet.mailbox()?.ask_status();
+            Some((record, answer))
         })
         .collect();
     let deadline = tokio::time::Instant::now() + PATIENCE;

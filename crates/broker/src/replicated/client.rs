@@ -22,7 +22,7 @@ use crate::origin::Origin;
 use crate::replicated::notice::{Item, Notice, Reply};
 use crate::replicated::numbered::{Courier, Sender};
 use crate::replicated::order::{self, Order, Run};
-use crate::shard::command::{Consumed, Deleted, Done, Got, answer};
+use crate::shard::command::{Consumed, Counts, Deleted, Done, Got, answer};
 use crate::shard::confirms::{Confirms, Owed};
 use crate::shard::outboxes::{OutboxId, Outboxes};
 
@@ -54,6 +54,7 @@ pub(crate) enum Asker {
     Consume(ConsumerId, oneshot::Sender<Consumed>),
     Cancel(ConsumerId, oneshot::Sender<bool>),
     Get(oneshot::Sender<Got>),
+    Count(oneshot::Sender<Option<Counts>>),
     Purge(oneshot::Sender<Option<u64>>),
     Delete(oneshot::Sender<Deleted>),
 }
@@ -121,6 +122,13 @@ impl Client {
     /// Who leads.
     pub(crate) fn leader(&self) -> Option<Leader> {
         self.leader
+    }
+
+    /// Refuses what has just been asked, if nobody leads: there is nobody to wait for.
+    pub(crate) fn refuse_without_leader(&mut self, outboxes: &mut Outboxes) {
+        if self.leader.is_none() && self.courier.len() > 0 {
+            self.abandon(outboxes);
+        }
     }
 
     /// Takes an order.
@@ -387,11 +395,12 @@ impl Client {
                 }
                 answer(to, consumed);
             }
-            (Asker::Cancel(consumer, to), Reply::Cancelled) => {
+            (Asker::Count(to), Reply::Counted(counts)) => answer(to, Some(counts)),
+            (Asker::Cancel(consumer, to), Reply::Cancelled(last)) => {
                 self.unseat(outboxes, consumer);
                 // What was gathered for the consumer before leaves before the answer.
                 outboxes.flush();
-                answer(to, false);
+                answer(to, last);
             }
             (Asker::Get(to), Reply::Got { seq, redelivered, message, remaining }) => {
                 let got = Got::Message { seq, redelivered, message, remaining };
@@ -442,6 +451,49 @@ impl Client {
             .map(|pending| pending.since)
     }
 
+    /// The node that keeps the queue is lost: publishes are refused, questions find nothing, and
+    /// consumers are told.
+    pub(crate) fn abandon(&mut self, outboxes: &mut Outboxes) {
+        for pending in self.courier.give_up() {
+            match pending.asker {
+                Asker::Publisher { origin, bytes, done } => {
+                    refuse(origin.as_deref(), done);
+                    if let Some(origin) = &origin {
+                        origin.in_flight.settle(bytes);
+                    }
+                }
+                asker => self.no_queue(outboxes, asker),
+            }
+        }
+        for asker in std::mem::take(&mut self.asking).into_values() {
+            self.no_queue(outboxes, asker);
+        }
+        self.cancel_all(outboxes);
+    }
+
+    fn no_queue(&mut self, outboxes: &mut Outboxes, asker: Asker) {
+        match asker {
+            Asker::Nobody | Asker::Publisher { .. } => {}
+            Asker::Consume(consumer, to) => {
+                self.unseat(outboxes, consumer);
+                answer(to, Consumed::NoQueue);
+            }
+            Asker::Cancel(_, to) => answer(to, false),
+            Asker::Get(to) => answer(to, Got::NoQueue),
+            Asker::Count(to) => answer(to, None),
+            Asker::Purge(to) => answer(to, None),
+            Asker::Delete(to) => answer(to, Deleted::NoQueue),
+        }
+    }
+
+    fn cancel_all(&mut self, outboxes: &mut Outboxes) {
+        for (consumer, seat) in std::mem::take(&mut self.seats) {
+            let channel = seat.channel;
+            outboxes.push(seat.outbox, Event::ConsumerCancelled { channel, consumer });
+            outboxes.leave(seat.outbox);
+        }
+    }
+
     /// The queue is gone: publishes are as good as taken and then deleted, questions find nothing,
     /// and consumers are told.
     pub(crate) fn end(mut self, outboxes: &mut Outboxes) -> u64 {
@@ -457,17 +509,13 @@ impl Client {
                     }
                     confirmed += Confirms::pay_now(owed);
                 }
-                asker => no_queue(asker),
+                asker => self.no_queue(outboxes, asker),
             }
         }
         for asker in std::mem::take(&mut self.asking).into_values() {
-            no_queue(asker);
+            self.no_queue(outboxes, asker);
         }
-        for (consumer, seat) in std::mem::take(&mut self.seats) {
-            let channel = seat.channel;
-            outboxes.push(seat.outbox, Event::ConsumerCancelled { channel, consumer });
-            outboxes.leave(seat.outbox);
-        }
+        self.cancel_all(outboxes);
         confirmed
     }
 }
@@ -481,16 +529,5 @@ fn refuse(origin: Option<&Origin>, done: Done) {
             }
         }
         Done::Group(group) => group.answer(false),
-    }
-}
-
-fn no_queue(asker: Asker) {
-    match asker {
-        Asker::Nobody | Asker::Publisher { .. } => {}
-        Asker::Consume(_, to) => answer(to, Consumed::NoQueue),
-        Asker::Cancel(_, to) => answer(to, false),
-        Asker::Get(to) => answer(to, Got::NoQueue),
-        Asker::Purge(to) => answer(to, None),
-        Asker::Delete(to) => answer(to, Deleted::NoQueue),
     }
 }

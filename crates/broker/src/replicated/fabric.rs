@@ -16,6 +16,9 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     /// This start of this node.
     fn me(&self) -> Sender;
 
+    /// Which start of a node is connected; of this node itself, this one.
+    fn connected(&self, node: NodeId) -> Option<Sender>;
+
     /// Sends a batch of orders to the node that leads a queue. If it cannot be reached the batch is
     /// lost, and the shards hear that the node is.
     fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes);
@@ -44,6 +47,10 @@ pub(crate) struct Nowhere;
 impl Fabric for Nowhere {
     fn me(&self) -> Sender {
         Sender { node: NodeId(1), boot: 1 }
+    }
+
+    fn connected(&self, _: NodeId) -> Option<Sender> {
+        None
     }
 
     fn orders(&self, _: NodeId, _: QueueId, _: Bytes) {}

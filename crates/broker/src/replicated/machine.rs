@@ -29,7 +29,7 @@ use queue::settings::{Settings, Style};
 use crate::replicated::notice::Reply;
 use crate::replicated::numbered::{Ledger, Sender, Verdict};
 use crate::replicated::order::{self, Malformed, OWN, Order, Published, Run, Subscribed};
-use crate::shard::command::{Consumed, Deleted, Settlement};
+use crate::shard::command::{Consumed, Counts, Deleted, Settlement};
 
 /// What an entry brings about, in order.
 #[derive(Debug)]
@@ -193,7 +193,8 @@ impl Machine {
                 let stands = self.subscribed.contains_key(&subscribed.consumer);
                 Reply::Consumed(if stands { Consumed::Done } else { Consumed::ExclusiveUse })
             }
-            Order::Cancel { .. } => Reply::Cancelled,
+            Order::Cancel { .. } => Reply::Cancelled(false),
+            Order::Count => self.counted(),
             Order::Purge => Reply::Purged(0),
             Order::Delete { .. } => Reply::Deleted(Deleted::Done(0)),
             Order::Get { .. } => {
@@ -239,7 +240,7 @@ impl Machine {
                 self.queue_does(Command::Cancel { consumer }, outputs);
                 self.subscribed.remove(&consumer);
                 outputs.push(Output::Unsubscribed { consumer });
-                reply(outputs, Reply::Cancelled);
+                reply(outputs, Reply::Cancelled(false));
             }
             Order::Get { connection, no_ack } => {
                 self.get(sender, number, connection, no_ack, outputs);
@@ -247,6 +248,7 @@ impl Machine {
             Order::Left { connection } => {
                 self.leave(|at, by| at == sender && by == connection, outputs);
             }
+            Order::Count => reply(outputs, self.counted()),
             Order::Purge => {
                 let count = match self.queue_does(Command::Purge, outputs) {
                     QueueReply::Count(count) => count,
@@ -391,6 +393,11 @@ impl Machine {
             _ => outputs.push(Output::Reply { sender, number, reply: Reply::Empty }),
         }
         outputs.extend(self.effects.drain(..).map(Output::Effect));
+    }
+
+    fn counted(&self) -> Reply {
+        let consumers = self.subscribed.len() as u64;
+        Reply::Counted(Counts { ready: self.queue.ready(), consumers })
     }
 
     fn gone(&mut self, consumer: ConsumerId, outputs: &mut Vec<Output>) {

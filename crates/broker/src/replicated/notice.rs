@@ -11,7 +11,7 @@ use model::message::Message;
 
 use crate::replicated::order::put_bytes;
 use crate::replicated::order::{Malformed, take_bytes, text, u8_of, u16_of, u32_of, u64_of};
-use crate::shard::command::{Consumed, Deleted};
+use crate::shard::command::{Consumed, Counts, Deleted};
 
 /// See the module head.
 #[derive(Debug, Clone)]
@@ -53,8 +53,15 @@ pub(crate) enum Item {
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     Consumed(Consumed),
-    Cancelled,
-    Got { seq: Seq, redelivered: bool, message: Message, remaining: u64 },
+    /// Whether the queue has to be deleted now, with its last consumer.
+    Cancelled(bool),
+    Counted(Counts),
+    Got {
+        seq: Seq,
+        redelivered: bool,
+        message: Message,
+        remaining: u64,
+    },
     Empty,
     SingleActive,
     Purged(u64),
@@ -76,6 +83,7 @@ mod kind {
     pub(super) const SINGLE_ACTIVE: u8 = 20;
     pub(super) const PURGED: u8 = 21;
     pub(super) const DELETED: u8 = 22;
+    pub(super) const COUNTED: u8 = 23;
 }
 
 impl Notice {
@@ -157,7 +165,15 @@ impl Item {
                         Consumed::NoQueue => 2,
                     });
                 }
-                Reply::Cancelled => put(out, kind::CANCELLED, *number),
+                Reply::Cancelled(last) => {
+                    put(out, kind::CANCELLED, *number);
+                    out.put_u8(u8::from(*last));
+                }
+                Reply::Counted(counts) => {
+                    put(out, kind::COUNTED, *number);
+                    out.put_u64_le(counts.ready);
+                    out.put_u64_le(counts.consumers);
+                }
                 Reply::Got { seq, redelivered, message, remaining } => {
                     put(out, kind::GOT, *number);
                     out.put_u64_le(seq.0);
@@ -211,7 +227,11 @@ impl Item {
                 1 => Consumed::ExclusiveUse,
                 _ => Consumed::NoQueue,
             })),
-            kind::CANCELLED => reply(Reply::Cancelled),
+            kind::CANCELLED => reply(Reply::Cancelled(u8_of(&mut bytes)? != 0)),
+            kind::COUNTED => reply(Reply::Counted(Counts {
+                ready: u64_of(&mut bytes)?,
+                consumers: u64_of(&mut bytes)?,
+            })),
             kind::GOT => {
                 let seq = Seq(u64_of(&mut bytes)?);
                 let redelivered = u8_of(&mut bytes)? != 0;
@@ -274,7 +294,8 @@ mod tests {
                 Item::Demand { consumer },
                 Item::GrantUnused { consumer, count: 8 },
                 reply(Reply::Consumed(Consumed::ExclusiveUse)),
-                reply(Reply::Cancelled),
+                reply(Reply::Cancelled(true)),
+                reply(Reply::Counted(Counts { ready: 5, consumers: 6 })),
                 reply(Reply::Got { seq: Seq(1), redelivered: false, message, remaining: 12 }),
                 reply(Reply::Empty),
                 reply(Reply::SingleActive),

@@ -11,7 +11,7 @@
 
 use amqp::request::{ChannelId, Flow, Outcome, Unsettled};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use model::id::{ConnectionId, ConsumerId, NodeId, Seq};
+use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, Seq};
 use model::message::Message;
 use model::time::{Millis, Timestamp};
 
@@ -52,6 +52,8 @@ pub(crate) enum Order {
     Get { connection: ConnectionId, no_ack: bool },
     /// A connection has ended without a word: its consumers are gone, what it got comes back.
     Left { connection: ConnectionId },
+    /// How much there is.
+    Count,
     /// Removes ready messages.
     Purge,
     /// Ends the queue.
@@ -83,6 +85,8 @@ pub(crate) struct Run {
 /// A message for a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Published {
+    /// It outlives a restart of a classic queue's node; a quorum queue keeps everything.
+    pub(crate) persistent: bool,
     pub(crate) priority: Option<u8>,
     pub(crate) ttl: Option<Millis>,
     pub(crate) message: Message,
@@ -259,6 +263,7 @@ mod kind {
     pub(super) const NOTHING: u8 = 17;
     pub(super) const LIMIT: u8 = 18;
     pub(super) const LEFT: u8 = 19;
+    pub(super) const COUNT: u8 = 20;
 }
 
 impl Order {
@@ -288,9 +293,13 @@ impl Order {
 
     fn encode_body(&self, out: &mut BytesMut) {
         match self {
-            Self::Publish(Published { priority, ttl, message }) => {
+            Self::Publish(Published { persistent, priority, ttl, message }) => {
                 out.put_u8(kind::PUBLISH);
-                out.put_u8(u8::from(priority.is_some()) | (u8::from(ttl.is_some()) << 1));
+                out.put_u8(
+                    u8::from(priority.is_some())
+                        | (u8::from(ttl.is_some()) << 1)
+                        | (u8::from(*persistent) << 2),
+                );
                 if let Some(priority) = priority {
                     out.put_u8(*priority);
                 }
@@ -342,6 +351,7 @@ impl Order {
                 out.put_u64_le(connection.0);
                 out.put_u8(u8::from(*no_ack));
             }
+            Self::Count => out.put_u8(kind::COUNT),
             Self::Purge => out.put_u8(kind::PURGE),
             Self::Delete { if_unused, if_empty } => {
                 out.put_u8(kind::DELETE);
@@ -379,7 +389,8 @@ impl Order {
                 let priority = (flags & 1 != 0).then(|| u8_of(&mut bytes)).transpose()?;
                 let ttl = (flags & 2 != 0).then(|| u64_of(&mut bytes)).transpose()?.map(Millis);
                 let message = Message::decode(bytes).map_err(|_| Malformed("a message"))?;
-                return Ok(Self::Publish(Published { priority, ttl, message }));
+                let persistent = flags & 4 != 0;
+                return Ok(Self::Publish(Published { persistent, priority, ttl, message }));
             }
             kind::SETTLE => {
                 let outcome = match u8_of(&mut bytes)? {
@@ -420,6 +431,7 @@ impl Order {
                 connection: ConnectionId(u64_of(&mut bytes)?),
                 no_ack: u8_of(&mut bytes)? != 0,
             },
+            kind::COUNT => Self::Count,
             kind::PURGE => Self::Purge,
             kind::DELETE => {
                 let flags = u8_of(&mut bytes)?;
@@ -520,6 +532,14 @@ pub(crate) fn runs(unsettled: &[Unsettled]) -> Vec<Run> {
         }
     }
     runs
+}
+
+/// The same backwards.
+pub(crate) fn unsettled(queue: QueueId, runs: &[Run]) -> Vec<Unsettled> {
+    let each = runs
+        .iter()
+        .flat_map(|run| (run.first.0..=run.last.0).map(move |seq| (Seq(seq), run.holder)));
+    each.map(|(seq, consumer)| Unsettled { queue, seq, consumer }).collect()
 }
 
 fn put_consumer(out: &mut BytesMut, kind: u8, consumer: ConsumerId) {

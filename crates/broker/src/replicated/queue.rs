@@ -1,4 +1,5 @@
-//! One quorum queue on this node: its clients here, and its member if this node has one.
+//! A queue that this node reaches through the cluster: a quorum queue, with its member here if this
+//! node has one, or a classic queue that another node keeps.
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::origin::Origin;
 use crate::replicated::client::{Asker, Client, Leader};
 use crate::replicated::member::QueueMember;
 use crate::replicated::notice::Notice;
+use crate::replicated::numbered::Sender;
 use crate::replicated::order::{self, Order, Published, Subscribed};
 use crate::replicated::replica::Replica;
 use crate::shard::command::{Arrival, Consume, Counts, Deleted, Got, Settlement};
@@ -48,8 +50,10 @@ const RETRY: Millis = Millis(5);
 
 /// See the module head.
 #[derive(Debug)]
-pub(crate) struct QuorumQueue {
+pub(crate) struct ClusterQueue {
     pub(crate) profile: Profile,
+    /// The node that keeps it, if it is a classic queue.
+    home: Option<NodeId>,
     client: Client,
     replica: Option<Replica>,
     records: Option<Records>,
@@ -64,12 +68,13 @@ pub(crate) struct QuorumQueue {
     patience: Millis,
 }
 
-impl QuorumQueue {
+impl ClusterQueue {
     /// A queue without a leader yet; if this node is one of its members, the member starts.
     /// `new`: it was declared just now, and its first member founds its group.
     pub(crate) fn open(profile: Profile, desk: &Desk, new: bool, now: Timestamp) -> Self {
         let me = desk.fabric.me();
         let members = profile.quorum.clone().unwrap_or_default();
+        let home = profile.quorum.is_none().then_some(profile.home);
         let replica = members.contains(&me.node).then(|| {
             let containers = Arc::default();
             let shards = Arc::clone(&desk.shards);
@@ -77,10 +82,14 @@ impl QuorumQueue {
             desk.fabric.start(profile.id, Arc::new(member), new.then_some(members));
             Replica::new(containers)
         });
-        let client = Client::new(profile.id, me);
+        let mut client = Client::new(profile.id, me);
+        if let Some(keeper) = home.and_then(|home| desk.fabric.connected(home)) {
+            client.follow(now, Some(Leader { node: keeper.node, term: keeper.boot }));
+        }
         let patience = desk.publish_timeout;
         Self {
             profile,
+            home,
             client,
             replica,
             records: None,
@@ -102,9 +111,9 @@ impl QuorumQueue {
         arrival: Arrival,
     ) {
         self.used_at = now;
-        let Arrival { content, priority, ttl, done, .. } = arrival;
+        let Arrival { content, persistent, priority, ttl, done, .. } = arrival;
         let message = content.message().clone();
-        let order = Order::Publish(Published { priority, ttl, message });
+        let order = Order::Publish(Published { persistent, priority, ttl, message });
         let asker = Asker::Publisher { origin: origin.cloned(), bytes, done };
         self.client.order(now, order, asker);
     }
@@ -182,6 +191,10 @@ impl QuorumQueue {
         self.client.order(now, Order::Get { connection, no_ack }, Asker::Get(answer));
     }
 
+    pub(crate) fn count(&mut self, now: Timestamp, answer: oneshot::Sender<Option<Counts>>) {
+        self.client.order(now, Order::Count, Asker::Count(answer));
+    }
+
     pub(crate) fn purge(&mut self, now: Timestamp, answer: oneshot::Sender<Option<u64>>) {
         self.client.order(now, Order::Purge, Asker::Purge(answer));
     }
@@ -223,9 +236,21 @@ impl QuorumQueue {
         }
     }
 
-    /// A node is lost: if it led, nobody does for now.
-    pub(crate) fn lost(&mut self, now: Timestamp, node: NodeId) {
-        if self.client.leader().is_some_and(|leader| leader.node == node) {
+    /// A node is connected: if it keeps this queue, the way to it is open.
+    pub(crate) fn up(&mut self, now: Timestamp, node: Sender) {
+        if self.home == Some(node.node) {
+            self.client.follow(now, Some(Leader { node: node.node, term: node.boot }));
+        }
+    }
+
+    /// A node is lost: if it led, nobody does for now; if it keeps this queue, there is nothing to
+    /// wait for.
+    pub(crate) fn lost(&mut self, desk: &mut Desk, node: NodeId) {
+        let now = desk.now;
+        if self.home == Some(node) {
+            self.client.follow(now, None);
+            self.client.abandon(&mut desk.outboxes);
+        } else if self.client.leader().is_some_and(|leader| leader.node == node) {
             self.client.follow(now, None);
         }
     }
@@ -319,6 +344,9 @@ impl QuorumQueue {
 
     /// The end of a turn: what has gathered goes to the leader, into the log, and to nodes.
     pub(crate) fn hand_over(&mut self, desk: &mut Desk) {
+        if self.home.is_some() {
+            self.client.refuse_without_leader(&mut desk.outboxes);
+        }
         let me = self.client.me();
         loop {
             let mut moved = false;
@@ -403,15 +431,6 @@ impl QuorumQueue {
             replica.step_down();
         }
         desk.counted.confirmed += self.client.end(&mut desk.outboxes);
-    }
-
-    /// Counts for declare-ok, as this node knows them.
-    pub(crate) fn counts(&self) -> Counts {
-        let (ready, consumers) = self.replica.as_ref().map_or((0, 0), |replica| {
-            let machine = replica.machine();
-            (machine.queue().ready(), machine.subscribed().len() as u64)
-        });
-        Counts { ready, consumers }
     }
 
     /// How it is, as this node knows it.

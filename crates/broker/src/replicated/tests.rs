@@ -145,3 +145,56 @@ async fn a_node_comes_back_with_its_journal() {
     assert_eq!(client.consume(QUEUE, ConsumerId(3), Flow::Prefetch(0)).await, Consumed::Done);
     assert_eq!(texts(&client.events(80).await), numbers(0..80));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_classic_queue_serves_the_other_nodes() {
+    let net = Net::new(3).await;
+    net.declare_classic(QUEUE).await;
+    for (index, node) in net.nodes().iter().enumerate() {
+        let first = index as u64 * 10;
+        publish(node, first..first + 10).await;
+    }
+    let (b, c) = (net.nodes()[1].client(), net.nodes()[2].client());
+    let consumer = ConsumerId(3);
+    assert_eq!(c.consume(QUEUE, consumer, Flow::Prefetch(25)).await, Consumed::Done);
+    let events = c.events(25).await;
+    assert_eq!(texts(&events), numbers(0..25));
+    assert!(matches!(b.get(QUEUE).await, Got::Message { remaining: 4, .. }));
+    let unsettled = events[..20].iter().filter_map(|event| match event {
+        Event::Deliver(it) => Some(Unsettled { queue: QUEUE, seq: it.seq, consumer: it.consumer }),
+        _ => None,
+    });
+    c.settle(QUEUE, unsettled.collect(), Settlement::Client(Outcome::Accept));
+    assert_eq!(texts(&c.events(4).await), numbers(26..30));
+    c.cancel(QUEUE, consumer).await;
+    assert_eq!(b.purge(QUEUE).await, Some(0));
+    assert_eq!(b.delete(QUEUE, true, true).await, Deleted::Done(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_lost_node_held_of_a_classic_queue_comes_back() {
+    let net = Net::new(3).await;
+    net.declare_classic(QUEUE).await;
+    publish(&net.nodes()[0], 0..5).await;
+    let (b, c) = (net.nodes()[1].client(), net.nodes()[2].client());
+    assert_eq!(c.consume(QUEUE, ConsumerId(3), Flow::Prefetch(5)).await, Consumed::Done);
+    assert_eq!(texts(&c.events(5).await), numbers(0..5));
+    net.kill(net.nodes()[2].me.node).await;
+    assert_eq!(b.consume(QUEUE, ConsumerId(2), Flow::Prefetch(5)).await, Consumed::Done);
+    let events = b.events(5).await;
+    assert_eq!(texts(&events), numbers(0..5));
+    assert!(events.iter().all(|event| matches!(event, Event::Deliver(it) if it.redelivered)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_keeper_a_classic_queue_refuses() {
+    let net = Net::new(3).await;
+    net.declare_classic(QUEUE).await;
+    let b = net.nodes()[1].client();
+    assert_eq!(b.consume(QUEUE, ConsumerId(3), Flow::Prefetch(5)).await, Consumed::Done);
+    net.kill(net.nodes()[0].me.node).await;
+    assert!(matches!(b.events(1).await[..], [Event::ConsumerCancelled { .. }]));
+    assert_eq!(b.consume(QUEUE, ConsumerId(4), Flow::Prefetch(5)).await, Consumed::NoQueue);
+    b.publish(QUEUE, 1, b"1");
+    assert!(matches!(b.events(1).await[..], [Event::Confirmed { number: 1, accepted: false, .. }]));
+}

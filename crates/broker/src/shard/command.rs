@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use crate::origin::{Group, Origin};
 use crate::replicated::client::Leader;
 use crate::replicated::notice::Notice;
+use crate::replicated::numbered::Sender;
 use crate::replicated::queue::Input;
 use crate::shard::profile::Profile;
 use crate::shard::view::{QueueView, ShardView};
@@ -83,12 +84,14 @@ pub(crate) enum Command {
     Bodies { queue: QueueId, bodies: Vec<(Seq, Option<Message>)>, carry: bool },
     /// The host of a quorum queue's group has something for its member here.
     Raft { queue: QueueId, input: Input },
-    /// Another node's orders for a quorum queue that this node leads.
+    /// Another node's orders for a queue that this node leads or keeps.
     Orders { queue: QueueId, batch: Bytes },
-    /// The leader of a quorum queue tells something.
+    /// The leader or keeper of a queue tells something.
     Notice(Box<Notice>),
     /// A node says that it leads a quorum queue.
     Leads { queue: QueueId, leader: Leader },
+    /// A node is connected. Goes to every shard.
+    Up { node: Sender },
     /// A node is lost: what it led has no leader. Goes to every shard.
     Lost { node: NodeId },
     /// A node is lost for too long: its consumers are gone. Goes to every shard.
@@ -136,6 +139,7 @@ impl Command {
             | Self::DeadLettered { queue, .. }
             | Self::View { queue, .. } => Some(*queue),
             Self::ConnectionGone { .. }
+            | Self::Up { .. }
             | Self::Lost { .. }
             | Self::LostForLong { .. }
             | Self::ViewAll { .. }

@@ -7,6 +7,7 @@ use amqp::request::{ChannelId, Event};
 use journal::op::Lsn;
 
 use crate::origin::{Group, Origin};
+use crate::shard::visitors::Visit;
 
 /// What one batch of one connection waits for.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct Owed {
     pub(crate) bytes: usize,
     pub(crate) confirms: Vec<(ChannelId, u64)>,
     pub(crate) groups: Vec<Arc<Group>>,
+    /// Another node's orders.
+    pub(crate) visit: Option<Visit>,
 }
 
 impl Owed {
@@ -23,6 +26,9 @@ impl Owed {
     fn pay(self) -> u64 {
         for group in &self.groups {
             group.answer(true);
+        }
+        if let Some(visit) = self.visit {
+            visit.pay();
         }
         let count = self.confirms.len() as u64;
         if let Some(origin) = &self.origin {

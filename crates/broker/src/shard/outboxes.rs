@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use amqp::request::Event;
-use model::id::ConnectionId;
+use model::id::{ConnectionId, QueueId};
 
 use crate::origin::Origin;
+use crate::outlet::Outlet;
 
 /// Names an outbox; valid as long as one of its users is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,8 @@ struct Outbox {
 /// One outbox for each connection that consumes from this shard.
 #[derive(Debug, Default)]
 pub(crate) struct Outboxes {
-    by_connection: HashMap<ConnectionId, OutboxId>,
+    /// A connection of another node has one for each queue.
+    by_connection: HashMap<(ConnectionId, Option<QueueId>), OutboxId>,
     slots: Vec<Option<Outbox>>,
     free: Vec<usize>,
     filled: Vec<usize>,
@@ -31,7 +33,7 @@ pub(crate) struct Outboxes {
 impl Outboxes {
     /// Registers one more user of a connection's outbox.
     pub(crate) fn join(&mut self, origin: &Arc<Origin>) -> OutboxId {
-        if let Some(&id) = self.by_connection.get(&origin.id) {
+        if let Some(&id) = self.by_connection.get(&key(origin)) {
             if let Some(outbox) = &mut self.slots[id.0] {
                 outbox.users += 1;
             }
@@ -45,7 +47,7 @@ impl Outboxes {
             self.slots.push(Some(outbox));
             self.slots.len() - 1
         };
-        self.by_connection.insert(origin.id, OutboxId(index));
+        self.by_connection.insert(key(origin), OutboxId(index));
         OutboxId(index)
     }
 
@@ -57,7 +59,7 @@ impl Outboxes {
             if !outbox.events.is_empty() {
                 outbox.origin.outlet.post(&mut outbox.events);
             }
-            self.by_connection.remove(&outbox.origin.id);
+            self.by_connection.remove(&key(&outbox.origin));
             self.slots[id.0] = None;
             self.free.push(id.0);
         }
@@ -83,4 +85,12 @@ impl Outboxes {
             }
         }
     }
+}
+
+fn key(origin: &Origin) -> (ConnectionId, Option<QueueId>) {
+    let queue = match &origin.outlet {
+        Outlet::Mailbox(_) => None,
+        Outlet::Away(way) => Some(way.queue),
+    };
+    (origin.id, queue)
 }

@@ -14,8 +14,17 @@ pub(crate) struct Profile {
     pub(crate) durable: bool,
     pub(crate) settings: Settings,
     pub(crate) dead_letter: Option<DeadLetterTarget>,
-    /// The first members of a quorum queue.
+    /// The node that keeps a classic queue; 0: this one, which is on its own.
+    pub(crate) home: NodeId,
+    /// The members of a quorum queue, the first of which founds its group; `None`: it is classic.
     pub(crate) quorum: Option<Vec<NodeId>>,
+}
+
+impl Profile {
+    /// Whether `me` reaches it through the cluster.
+    pub(crate) fn is_of_cluster(&self, me: NodeId) -> bool {
+        self.quorum.is_some() || (self.home != NodeId(0) && self.home != me)
+    }
 }
 
 /// Where dead messages go.

@@ -14,11 +14,12 @@ fn orders() -> Vec<Order> {
     let message = Message::from_parts("ex", "key", &[0, 0], b"body");
     vec![
         Order::Publish(Published {
+            persistent: true,
             priority: Some(9),
             ttl: Some(Millis(5)),
             message: message.clone(),
         }),
-        Order::Publish(Published { priority: None, ttl: None, message }),
+        Order::Publish(Published { persistent: false, priority: None, ttl: None, message }),
         Order::Settle {
             runs: vec![
                 Run { holder: Some(ConsumerId(4)), first: Seq(1), last: Seq(2) },
@@ -50,6 +51,7 @@ fn orders() -> Vec<Order> {
         Order::Limit { consumer: ConsumerId(1) },
         Order::Left { connection: ConnectionId(1) },
         Order::Get { connection: ConnectionId(2), no_ack: true },
+        Order::Count,
         Order::Purge,
         Order::Delete { if_unused: true, if_empty: false },
         Order::Hello,

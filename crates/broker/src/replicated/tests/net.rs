@@ -145,6 +145,11 @@ impl Fabric for Cluster {
         self.me
     }
 
+    fn connected(&self, node: NodeId) -> Option<Sender> {
+        let there = self.wires.hosts.lock().contains_key(&node);
+        there.then_some(Sender { node, boot: 1 })
+    }
+
     fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes) {
         let command = Command::Orders { queue, batch };
         self.wires.carry(self.me.node, to, Parcel::Command(command));
@@ -255,6 +260,20 @@ impl Net {
             node.create(queue, self.nodes.iter().map(|node| node.me.node).collect());
         }
         self.leader(queue).await;
+    }
+
+    /// Declares a durable classic queue that the first node keeps.
+    pub(super) async fn declare_classic(&self, queue: QueueId) {
+        for node in &self.nodes {
+            node.post(Command::Create(Box::new(Profile {
+                home: NodeId(1),
+                quorum: None,
+                settings: Settings::new(Style::Classic),
+                ..*Node::profile(queue, Vec::new())
+            })));
+        }
+        // The first node must have it before the others ask.
+        self.nodes[0].client().purge(queue).await;
     }
 
     /// Waits for a queue's leader.
@@ -391,6 +410,7 @@ impl Node {
             durable: true,
             settings: Settings::new(Style::Quorum),
             dead_letter: None,
+            home: NodeId(0),
             quorum: Some(members),
         })
     }
