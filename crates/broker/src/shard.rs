@@ -37,7 +37,7 @@ use crate::shard::command::{Batch, Command, Consumed, Counts, Deleted, Done, Got
 use crate::shard::confirms::{Confirms, Owed};
 use crate::shard::desk::Desk;
 use crate::shard::profile::Profile;
-use crate::shard::slot::Slot;
+use crate::shard::slot::{Ending, Slot};
 use crate::shard::view::ShardView;
 use crate::shard::visitors::Visitors;
 use crate::totals::Totals;
@@ -305,14 +305,15 @@ impl Shard {
                 }
                 None => command::answer(consume.answer, Consumed::NoQueue),
             },
-            Command::Cancel { queue, consumer, answer } => {
-                let last = self.with(queue, |slot, desk| slot.cancel(desk, consumer));
-                // What was gathered for the consumer before leaves before the answer.
-                self.desk.outboxes.flush();
-                command::answer(answer, last.unwrap_or(false));
-            }
+            Command::Cancel { queue, consumer, answer } => match self.slots.get_mut(&queue) {
+                Some(slot) => {
+                    touch(&mut self.touched, slot);
+                    slot.cancel(&mut self.desk, consumer, Ending::Asked(answer));
+                }
+                None => command::answer(answer, false),
+            },
             Command::Revoke { queue, consumer } => {
-                self.with(queue, |slot, desk| slot.revoke(desk, consumer));
+                self.with(queue, |slot, desk| slot.cancel(desk, consumer, Ending::Revoked));
             }
             Command::Get { queue, connection, no_ack, answer } => {
                 match self.slots.get_mut(&queue) {

@@ -222,8 +222,6 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
             weight: Weight::default(),
             budget: bodies,
             consumer_window: node.config.limits.consumer_window,
-            answers_last_consumer: false,
-            last_consumer_gone: false,
             journal: Arc::clone(&journal),
             inbox: Arc::clone(shards.inbox(index)),
             shards: Arc::clone(&shards),

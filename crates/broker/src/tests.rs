@@ -106,7 +106,7 @@ async fn a_queue_that_is_being_deleted_is_not_found() {
         Request::QueuePurge { channel: 1, queue: "q".into() },
         Request::Get { channel: 1, queue: "q".into(), no_ack: true },
     ] {
-        match amqp::broker::Broker::call(&mut client.0, request).await {
+        match amqp::broker::Broker::call(&mut client.gateway, request).await {
             Reply::Refused(error) => {
                 assert_eq!((error.code, error.text.as_str()), (404, "no queue 'q' in vhost '/'"));
             }
@@ -137,7 +137,7 @@ async fn a_spilled_message_whose_count_changes_does_not_survive_a_restart() {
         client.settle(delivery, Outcome::Retry);
     }
     assert_eq!(bench.view("q").await.ready, 4);
-    amqp::broker::Broker::disconnected(&mut client.0).await;
+    amqp::broker::Broker::disconnected(&mut client.gateway).await;
     drop(client);
     let bench = bench.restart().await;
     assert_eq!(bench.view("q").await.ready, 1);
@@ -183,4 +183,48 @@ async fn a_stop_in_the_middle_of_deletions_is_clean() {
     let bench = bench.restart().await;
     assert!(journal.upgrade().is_none(), "it was closed");
     drop(bench);
+}
+
+#[tokio::test]
+async fn a_cancelled_consumer_that_settles_on_delivery_gets_what_was_assigned_to_it() {
+    let bench = Bench::start();
+    let mut client = bench.client().await;
+    client.declare(QueueDeclare { auto_delete: true, ..queue("q") }).await;
+    for _ in 0..100 {
+        client.publish("q", true, b"x");
+    }
+    assert_eq!(bench.view("q").await.ready, 100);
+    drop(client);
+    // From now on the bodies are on disk alone, and nobody is quicker there than one turn.
+    let bench = bench.restart().await;
+    let client = bench.client().await;
+    let queue = bench.id_of("q").expect("it is durable");
+    let (first, first_consumes, _consuming) = client.consuming(queue, true);
+    let (second, second_consumes, _consuming) = client.consuming(queue, false);
+    let (third, third_consumes, _consuming) = client.consuming(queue, true);
+    let cancel = |consumer| {
+        let (answer, answered) = oneshot::channel();
+        (Command::Cancel { queue, consumer, answer }, answered)
+    };
+    let (cancel_first, first_ended) = cancel(first);
+    let (cancel_second, second_ended) = cancel(second);
+    let (delete, deleted) = oneshot::channel();
+    let commands = vec![
+        first_consumes,
+        second_consumes,
+        cancel_first,
+        cancel_second,
+        Command::Delete { queue, if_unused: true, if_empty: true, answer: delete },
+        third_consumes,
+        Command::Gone { queue, consumer: third },
+    ];
+    bench.started.node.shards.post(queue, Batch { origin: None, bytes: 0, commands });
+    assert_eq!(deleted.await, Ok(Deleted::NotEmpty), "what is on its way counts");
+    assert_eq!(second_ended.await, Ok(false), "the first is not done yet");
+    assert_eq!(first_ended.await, Ok(true), "it was the last");
+    let view = bench.view("q").await;
+    assert_eq!((view.ready, view.unsettled, view.consumers.len()), (0, 0, 0));
+    assert_eq!(view.counters.delivered_no_ack, 100);
+    drop(client);
+    assert_eq!(bench.restart().await.view("q").await.ready, 0, "the journal let go of them");
 }

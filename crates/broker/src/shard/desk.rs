@@ -52,10 +52,6 @@ pub(crate) struct Desk {
     pub(crate) budget: Weight,
     /// How far deliveries to one consumer may be ahead of its socket, in bytes.
     pub(crate) consumer_window: u32,
-    /// While it is set, an auto-delete queue that loses its last consumer says so here, and not as
-    /// a chore.
-    pub(crate) answers_last_consumer: bool,
-    pub(crate) last_consumer_gone: bool,
     pub(crate) journal: Arc<Journal>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) shards: Arc<Shards>,

@@ -53,6 +53,18 @@ struct Consumer {
     id: ConsumerId,
     outbox: OutboxId,
     view: ConsumerView,
+    /// It was cancelled, and still gets what was assigned to it.
+    ending: Option<Ending>,
+}
+
+/// Who has to hear that a consumer has got everything.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// Its client, which asked for it: whether the queue must be deleted now, since its last
+    /// consumer went.
+    Asked(oneshot::Sender<bool>),
+    /// Its client, which did not.
+    Revoked,
 }
 
 /// A message on its way out whose body, or that of one before it, is being read.
@@ -112,6 +124,10 @@ pub(crate) struct Slot {
     /// Bytes of bodies that the desk has counted.
     counted: Weight,
     consumers: Vec<Consumer>,
+    /// How many of them are ending.
+    ending: usize,
+    /// The last consumer of an auto-delete queue went, and others are still ending.
+    last_consumer_gone: bool,
     /// Consumers that were cancelled and may still hold messages, and whose they were.
     ended: Vec<(ConsumerId, ConnectionId)>,
     /// Which connection holds what was taken by `basic.get`.
@@ -175,6 +191,8 @@ impl Slot {
             spilled: Spilled::default(),
             counted: Weight::default(),
             consumers: Vec::new(),
+            ending: 0,
+            last_consumer_gone: false,
             ended: Vec::new(),
             got: BTreeMap::new(),
             active: None,
@@ -331,6 +349,7 @@ impl Slot {
             |one| !matches!(one, Outgoing::Deliver { consumer: to, .. } if *to == consumer),
         );
         self.apply(desk, QueueCommand::Gone { consumer });
+        self.finish_endings(desk);
         self.forget_consumer(desk, consumer);
         self.ended.retain(|(ended, _)| *ended != consumer);
         self.release_unsent();
@@ -371,46 +390,89 @@ impl Slot {
         }
     }
 
-    /// `basic.cancel`. Returns whether the queue must be deleted now, since its last consumer went.
-    pub(crate) fn cancel(&mut self, desk: &mut Desk, consumer: ConsumerId) -> bool {
-        // What has not left for the connection yet goes back: the client will not see it.
-        let mut unsent = Vec::new();
-        self.outgoing.retain(|one| match one {
-            Outgoing::Deliver { consumer: to, seq, .. } if *to == consumer => {
-                unsent.push(Unsettled {
-                    queue: self.profile.id,
-                    seq: *seq,
-                    consumer: Some(consumer),
-                });
-                false
+    /// A consumer is cancelled: it gets nothing more. What was assigned to it and has not left for
+    /// its connection goes back, unless it settles on delivery: then it is delivered first, since
+    /// for the queue it is gone.
+    pub(crate) fn cancel(&mut self, desk: &mut Desk, consumer: ConsumerId, ending: Ending) {
+        let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) else {
+            if let Ending::Asked(answer) = ending {
+                command::answer(answer, false);
             }
-            _ => true,
-        });
-        desk.last_consumer_gone = false;
-        desk.answers_last_consumer = true;
+            return;
+        };
+        let mut unsent = Vec::new();
+        if !self.consumers[at].view.no_ack {
+            self.outgoing.retain(|one| match one {
+                Outgoing::Deliver { consumer: to, seq, .. } if *to == consumer => {
+                    unsent.push(Unsettled {
+                        queue: self.profile.id,
+                        seq: *seq,
+                        consumer: Some(consumer),
+                    });
+                    false
+                }
+                _ => true,
+            });
+        }
+        match (&self.consumers[at].ending, ending) {
+            (Some(Ending::Asked(_)), Ending::Asked(answer)) => command::answer(answer, false),
+            (Some(_), Ending::Revoked) => {}
+            (before, ending) => {
+                self.ending += usize::from(before.is_none());
+                self.consumers[at].ending = Some(ending);
+            }
+        }
         self.apply(desk, QueueCommand::Cancel { consumer });
-        desk.answers_last_consumer = false;
         if !unsent.is_empty() {
-            unsent.retain(|one| !self.held.contains(&one.seq.0));
             self.settle(desk, &unsent, Settlement::Client(amqp::request::Outcome::Return));
         }
         self.ended.retain(|(ended, _)| self.machine.held_by(*ended) > 0);
-        if self.machine.held_by(consumer) > 0
-            && let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id)
-        {
+        if self.machine.held_by(consumer) > 0 {
             self.ended.push((consumer, self.consumers[at].view.connection));
         }
-        self.forget_consumer(desk, consumer);
-        self.release_unsent();
-        std::mem::take(&mut desk.last_consumer_gone)
+        self.finish_endings(desk);
     }
 
-    /// The broker ends a consumer.
-    pub(crate) fn revoke(&mut self, desk: &mut Desk, consumer: ConsumerId) {
-        self.tell(desk, consumer, |channel| Event::ConsumerCancelled { channel, consumer });
-        if self.cancel(desk, consumer) {
-            desk.chore(Chore::DeleteQueue { queue: self.profile.id, why: "last consumer gone" });
+    /// Ends the cancelled consumers that have got everything.
+    fn finish_endings(&mut self, desk: &mut Desk) {
+        if self.ending == 0 {
+            return;
         }
+        let mut waiting: BTreeSet<ConsumerId> = BTreeSet::new();
+        for one in &self.outgoing {
+            if let Outgoing::Deliver { consumer, .. } = one {
+                waiting.insert(*consumer);
+            }
+        }
+        while let Some(at) =
+            self.consumers.iter().position(|one| one.ending.is_some() && !waiting.contains(&one.id))
+        {
+            let consumer = self.consumers[at].id;
+            self.ending -= 1;
+            let delete = self.ending == 0 && std::mem::take(&mut self.last_consumer_gone);
+            let told = match self.consumers[at].ending.take() {
+                Some(Ending::Asked(answer)) => {
+                    // What was gathered for the consumer before leaves before the answer.
+                    desk.outboxes.flush();
+                    answer.send(delete).is_ok()
+                }
+                _ => {
+                    self.tell(desk, consumer, |channel| Event::ConsumerCancelled {
+                        channel,
+                        consumer,
+                    });
+                    false
+                }
+            };
+            if delete && !told {
+                self.delete_without_consumers(desk);
+            }
+            self.forget_consumer(desk, consumer);
+        }
+    }
+
+    fn delete_without_consumers(&self, desk: &Desk) {
+        desk.chore(Chore::DeleteQueue { queue: self.profile.id, why: "last consumer gone" });
     }
 
     /// Up to which message it may have handed some out, if it is durable and has messages.
@@ -471,7 +533,7 @@ impl Slot {
             timeout: timeout.map(|timeout| timeout.0),
         };
         let outbox = desk.outboxes.join(&consume.origin);
-        let entry = Consumer { id: consume.consumer, outbox, view };
+        let entry = Consumer { id: consume.consumer, outbox, view, ending: None };
         let at = self.consumers.partition_point(|one| one.id < entry.id);
         self.consumers.insert(at, entry);
         desk.consumers.fetch_add(1, Ordering::Relaxed);
@@ -535,6 +597,10 @@ impl Slot {
 
     /// Ends the queue if the conditions hold. What remains is dropped by the caller.
     pub(crate) fn delete(&mut self, desk: &mut Desk, if_unused: bool, if_empty: bool) -> Deleted {
+        // For the machine what waits to be sent may be gone already; for clients it is still here.
+        if if_empty && !self.held.is_empty() {
+            return Deleted::NotEmpty;
+        }
         let reply = self.machine.apply(
             desk.now,
             QueueCommand::Delete { if_unused, if_empty },
@@ -556,6 +622,9 @@ impl Slot {
             for consumer in std::mem::take(&mut self.consumers) {
                 desk.consumers.fetch_sub(1, Ordering::Relaxed);
                 desk.outboxes.leave(consumer.outbox);
+                if let Some(Ending::Asked(answer)) = consumer.ending {
+                    command::answer(answer, false);
+                }
             }
             self.report(desk);
             desk.weight.follow(self.counted, Weight::default());

@@ -14,11 +14,14 @@ use amqp::request::{
 use model::id::{ConsumerId, QueueId};
 use model::message::Message;
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 
 use crate::config::{Config, MemoryLimit};
 use crate::gateway::{Gateway, Peer};
+use crate::node::Node;
 use crate::origin::{InFlight, Origin};
 use crate::outlet::Outlet;
+use crate::shard::command::{Command, Consume as Subscribe, Consumed};
 use crate::shard::view::QueueView;
 use crate::start::{self, Started};
 
@@ -71,7 +74,9 @@ impl Bench {
             totals: Arc::clone(&node.totals),
             in_flight: InFlight::default(),
         });
-        let mut client = Client(Gateway::new(Arc::clone(node), record));
+        let origin = Arc::clone(&record.origin);
+        let gateway = Gateway::new(Arc::clone(node), record);
+        let mut client = Client { gateway, origin, node: Arc::clone(node) };
         let mechanism = Mechanism::Password {
             name: "PLAIN",
             user: "guest".into(),
@@ -97,12 +102,16 @@ impl Bench {
 }
 
 /// A connection without a socket.
-pub(super) struct Client(pub(super) Gateway);
+pub(super) struct Client {
+    pub(super) gateway: Gateway,
+    origin: Arc<Origin>,
+    node: Arc<Node>,
+}
 
 impl Client {
     pub(super) async fn ask(&mut self, request: Request) -> Reply {
-        let reply = self.0.call(request).await;
-        self.0.settled().await;
+        let reply = self.gateway.call(request).await;
+        self.gateway.settled().await;
         assert!(!matches!(reply, Reply::Refused(_)), "{reply:?}");
         reply
     }
@@ -118,8 +127,8 @@ impl Client {
         };
         let message = Message::from_parts("", queue, &properties.encode(), body);
         let publish = Publish { channel: 1, confirm: None, mandatory: false, message };
-        self.0.publish(publish).expect("it is taken");
-        self.0.end_of_batch();
+        self.gateway.publish(publish).expect("it is taken");
+        self.gateway.end_of_batch();
     }
 
     pub(super) async fn consume(&mut self, queue: &str, no_ack: bool, prefetch: u16) -> ConsumerId {
@@ -138,6 +147,32 @@ impl Client {
         }
     }
 
+    /// A subscription to be posted to the queue's shard, and where its answer arrives.
+    pub(super) fn consuming(
+        &self,
+        queue: QueueId,
+        no_ack: bool,
+    ) -> (ConsumerId, Command, oneshot::Receiver<Consumed>) {
+        let consumer = self.node.next_consumer();
+        let (answer, answered) = oneshot::channel();
+        let consume = Subscribe {
+            queue,
+            consumer,
+            origin: Arc::clone(&self.origin),
+            channel: 1,
+            tag: "t".into(),
+            no_ack,
+            exclusive: false,
+            priority: 0,
+            timeout: None,
+            flow: Flow::Prefetch(0),
+            arguments: FieldTable::default(),
+            user: "guest".into(),
+            answer,
+        };
+        (consumer, Command::Consume(Box::new(consume)), answered)
+    }
+
     pub(super) async fn get(&mut self, queue: &str) -> Option<Delivery> {
         let get = Request::Get { channel: 1, queue: queue.into(), no_ack: false };
         match self.ask(get).await {
@@ -148,8 +183,8 @@ impl Client {
 
     pub(super) fn settle(&mut self, got: &Delivery, outcome: Outcome) {
         let unsettled = vec![Unsettled { queue: got.queue, seq: got.seq, consumer: got.consumer }];
-        self.0.cast(Request::Settle { channel: 1, unsettled, outcome });
-        self.0.end_of_batch();
+        self.gateway.cast(Request::Settle { channel: 1, unsettled, outcome });
+        self.gateway.end_of_batch();
     }
 
     /// The task of the connection panics.

@@ -386,8 +386,6 @@ impl Node {
             weight: Weight::default(),
             budget: Weight { cached: 1 << 20, only: 1 << 20 },
             consumer_window: 1 << 20,
-            answers_last_consumer: false,
-            last_consumer_gone: false,
             journal: Arc::clone(&journal),
             inbox: Arc::clone(shards.inbox(0)),
             shards: Arc::clone(&shards),

@@ -81,7 +81,7 @@ impl Slot {
             let seq = front.seq();
             let Some(body) = self.bodies.get(seq) else {
                 self.read(desk);
-                return;
+                break;
             };
             let message = body.message.clone();
             let Some(front) = self.outgoing.pop_front() else { return };
@@ -112,6 +112,7 @@ impl Slot {
                 self.release(seq, seq);
             }
         }
+        self.finish_endings(desk);
     }
 
     /// Starts reading what is missing at the heads of `outgoing` and `dead`, and what follows.

@@ -65,13 +65,11 @@ impl Slot {
                     desk.chore(Chore::DeleteQueue { queue: self.profile.id, why: "idle too long" });
                 }
                 Effect::LastConsumerGone => {
-                    if desk.answers_last_consumer {
-                        desk.last_consumer_gone = true;
+                    // Cancelled consumers that still get something come first.
+                    if self.ending > 0 {
+                        self.last_consumer_gone = true;
                     } else {
-                        desk.chore(Chore::DeleteQueue {
-                            queue: self.profile.id,
-                            why: "last consumer gone",
-                        });
+                        self.delete_without_consumers(desk);
                     }
                 }
             }
