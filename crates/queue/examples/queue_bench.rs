@@ -173,6 +173,19 @@ fn backlog(what: &str, messages: u64) {
         bytes as f64 / messages as f64,
         bytes >> 20
     );
+    let mut snapshot = Vec::new();
+    let start = Instant::now();
+    queue.encode(&mut snapshot);
+    report(&format!("backlog of {what}: encode"), messages, start);
+    println!(
+        "{:<48} {:>7.1} bytes/message",
+        format!("backlog of {what}: snapshot"),
+        snapshot.len() as f64 / messages as f64
+    );
+    let start = Instant::now();
+    drop(Queue::decode(&snapshot).expect("it was just encoded"));
+    report(&format!("backlog of {what}: decode"), messages, start);
+    drop(snapshot);
     let consumer = ConsumerId(0);
     let terms = Subscription { prefetch: 100, ..Subscription::new(consumer) };
     let start = Instant::now();

@@ -80,7 +80,7 @@ pub enum Command {
         /// in order.
         more: bool,
     },
-    /// Removes what is ready; what is unsettled stays. Answered by [`Reply::Count`].
+    /// Removes what is ready or delayed; what is unsettled stays. Answered by [`Reply::Count`].
     Purge,
     /// Ends the queue. Answered by [`Reply::Count`] (ready messages), [`Reply::NotEmpty`] or
     /// [`Reply::InUse`], checked in this order. When it is done the machine is empty and without
@@ -88,7 +88,7 @@ pub enum Command {
     Delete {
         /// Refuse if there are consumers.
         if_unused: bool,
-        /// Refuse if there are ready messages.
+        /// Refuse if there are ready or delayed messages.
         if_empty: bool,
     },
     /// The effective arguments have changed. Answered by [`Reply::Done`].
@@ -201,7 +201,7 @@ pub enum Reply {
     Empty,
     /// `basic.get` is refused because the queue, a quorum queue, has a single active consumer.
     SingleActive,
-    /// How many messages were purged, or were ready when the queue was deleted.
+    /// How many messages were purged, or were ready or delayed when the queue was deleted.
     Count(u64),
     /// Not deleted: it has consumers.
     InUse,

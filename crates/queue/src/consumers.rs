@@ -230,15 +230,22 @@ impl Consumers {
         }
     }
 
-    /// Forgets a cancelled consumer that holds nothing more.
-    pub(crate) fn forget_idle(&mut self, slot: Slot) {
+    /// Whether there is none, not even a cancelled one that holds something.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Forgets a cancelled consumer that holds nothing more; tells whether it did.
+    pub(crate) fn forget_idle(&mut self, slot: Slot) -> bool {
         let consumer = self.at(slot);
-        if consumer.cancelled && consumer.held.is_empty() {
+        let is_idle = consumer.cancelled && consumer.held.is_empty();
+        if is_idle {
             let id = consumer.terms.consumer;
             self.by_id.remove(&id);
             self.slots[slot as usize] = None;
             self.free.push(slot);
         }
+        is_idle
     }
 
     /// Whose turn it is.

@@ -62,9 +62,10 @@ pub enum Effect {
         /// The consumer.
         consumer: ConsumerId,
     },
-    /// This consumer held a message for too long. Everything that it held has come back to the
-    /// queue, and it gets nothing more before it has settled all of that (which then means
-    /// nothing) or is cancelled. Tell its client: cancel it, or close its channel.
+    /// This consumer held a message for too long. That, or with a classic queue everything that it
+    /// held, has come back to the queue, and it gets nothing more before it has settled all of that
+    /// (which then means nothing) or is cancelled. Tell its client: cancel it, or close its
+    /// channel. It may come again for what else a consumer of a quorum queue holds.
     TimedOut {
         /// The consumer.
         consumer: ConsumerId,

@@ -25,6 +25,8 @@ pub mod queue;
 
 mod message;
 
+mod delayed;
+
 mod reader;
 
 mod runs;

@@ -1,13 +1,14 @@
 //! The machine: one queue's state and the rules that change it.
 //!
-//! A message is in one of two states, and leaves for good by one of two effects:
+//! A message is in one of two states (or delayed in between), and leaves for good by one of two effects:
 //!
 //! ```text
 //!            Enqueue                       Deliver, Got
 //!  ┄ arrival ───────► ready ──────────────────────────────────► unsettled
 //!        │             │ ▲                                       │  │  │
 //!        │             │ └── Return, Retry, Lost, TimedOut ──────┘  │  │
-//!        │             │     (unless it failed too often)           │  │
+//!        │             │     (unless it failed too often; may be    │  │
+//!        │             │      delayed for some time)                │  │
 //!        ▼             ▼                                            │  │
 //!    Rejected     expired, dropped, purged        failed too often, │  │ Accept
 //!    (no room)         │                          discarded         │  │
@@ -21,7 +22,7 @@
 //! Invariants, outside of [`Queue::apply`]:
 //! - Not both: a message is ready and a consumer is able to take one (but for `more`).
 //! - No message at the head of its level has expired.
-//! - `DropHead`: what is ready is within the limits.
+//! - `DropHead`: what is ready is within the limits, or nothing is ready.
 //! - Everything unsettled is held by a consumer that is known here, or by `basic.get`.
 
 mod settle;
@@ -35,6 +36,7 @@ use model::time::Timestamp;
 
 use crate::command::{Arrival, Command, Reply, Subscription};
 use crate::consumers::{Consumers, Single, Slot};
+use crate::delayed::Delayed;
 use crate::effect::{Effect, Reason};
 use crate::head::Head;
 use crate::malformed::Malformed;
@@ -59,6 +61,8 @@ pub struct Held {
 pub struct Queue {
     settings: Settings,
     ready: Ready,
+    /// What came back and is not ready yet.
+    delayed: Delayed,
     consumers: Consumers,
     /// What was taken by `basic.get`.
     got: Unsettled,
@@ -87,6 +91,7 @@ impl Queue {
         consumers.set_single(Self::single(&settings));
         Self {
             ready: Ready::new(settings.style),
+            delayed: Delayed::default(),
             settings,
             consumers,
             got: Unsettled::default(),
@@ -136,7 +141,8 @@ impl Queue {
     /// `effects` is this queue's alone until it is drained, since releases are merged with earlier
     /// ones. `now` may be any time; if it runs backwards, deadlines are late, nothing else.
     pub fn apply(&mut self, now: Timestamp, command: Command, effects: &mut Vec<Effect>) -> Reply {
-        if self.held_back && !matches!(command, Command::Settle { .. }) {
+        let is_behind = self.held_back || self.delayed.deadline() <= now;
+        if is_behind && !matches!(command, Command::Settle { .. }) {
             self.catch_up(now, effects);
         }
         match command {
@@ -198,7 +204,8 @@ impl Queue {
             let message = self.got.find(seq).or_else(by_consumer)?;
             Some(Message { delivered: true, ..message })
         };
-        self.ready.find(seq).or_else(held).map(|message| message.head())
+        let delayed = || self.delayed.find(seq);
+        self.ready.find(seq).or_else(delayed).or_else(held).map(|message| message.head())
     }
 
     /// Messages that wait.
@@ -209,6 +216,16 @@ impl Queue {
     /// Bytes of the bodies of messages that wait.
     pub fn ready_bytes(&self) -> u64 {
         self.ready.bytes()
+    }
+
+    /// Messages that came back and wait for their next attempt.
+    pub fn delayed(&self) -> u64 {
+        self.delayed.len()
+    }
+
+    /// Bytes of the bodies of messages that came back and wait for their next attempt.
+    pub fn delayed_bytes(&self) -> u64 {
+        self.delayed.bytes()
     }
 
     /// Messages that are handed out and not settled.
@@ -355,12 +372,12 @@ impl Queue {
             self.consumers.cancel(slot);
         }
         if gone {
-            self.take_back_all(slot, true, effects);
+            self.take_back_all(now, slot, true, effects);
         }
         if ends {
             self.elect(effects);
         }
-        self.consumers.forget_idle(slot);
+        self.forget_idle(now, slot);
         if ends && self.consumers.live() == 0 {
             self.used(now);
             if self.settings.auto_delete {
@@ -467,6 +484,9 @@ impl Queue {
     /// Does everything that has become due or possible.
     fn catch_up(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         self.held_back = false;
+        while let Some(message) = self.delayed.pop_due(now) {
+            self.ready.put_back(message);
+        }
         self.expire(now, effects);
         // A classic queue that is over its limit because messages came back drops the oldest of
         // them rather than deliver them again; a quorum queue delivers first.
@@ -485,9 +505,13 @@ impl Queue {
     #[inline]
     fn expire(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         if self.ready.has_deadlines() {
-            while let Some(message) = self.ready.pop_expired(now) {
-                self.drop(message.seq, Reason::Expired, effects);
-            }
+            self.expire_heads(now, effects);
+        }
+    }
+
+    fn expire_heads(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        while let Some(message) = self.ready.pop_expired(now) {
+            self.drop(message.seq, Reason::Expired, effects);
         }
     }
 
@@ -502,14 +526,13 @@ impl Queue {
         }
     }
 
-    /// Whether what is ready, and `arrival`, is more than the limits allow.
+    /// Whether what is ready or will be, and `arrival`, is more than the limits allow.
     fn is_over(&self, arrival: Option<&Message>) -> bool {
         let (more, more_bytes) = arrival.map_or((0, 0), |message| (1, u64::from(message.bytes)));
-        self.settings.max_length.is_some_and(|max| self.ready.len() + more > max)
-            || self
-                .settings
-                .max_length_bytes
-                .is_some_and(|max| self.ready.bytes() + more_bytes > max)
+        let len = self.ready.len() + self.delayed.len() + more;
+        let bytes = self.ready.bytes() + self.delayed.bytes() + more_bytes;
+        self.settings.max_length.is_some_and(|max| len > max)
+            || self.settings.max_length_bytes.is_some_and(|max| bytes > max)
     }
 
     /// A message that left the queue goes to the dead letter exchange, or for good.
@@ -531,6 +554,13 @@ impl Queue {
     fn elect(&mut self, effects: &mut Vec<Effect>) {
         if self.consumers.elect() {
             effects.push(Effect::ActiveChanged { consumer: self.consumers.active() });
+        }
+    }
+
+    /// Forgets a cancelled consumer that holds nothing more.
+    fn forget_idle(&mut self, now: Timestamp, slot: Slot) {
+        if self.consumers.forget_idle(slot) && self.settings.style == Style::Quorum {
+            self.used(now);
         }
     }
 

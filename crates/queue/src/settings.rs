@@ -11,9 +11,10 @@ use crate::reader::{self, Reader};
 /// the result, and a new one by `Command::Configure`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Most ready messages (`x-max-length`). `None`: no limit.
+    /// Most ready messages (`x-max-length`); those that wait for their next attempt count too.
+    /// `None`: no limit.
     pub max_length: Option<u64>,
-    /// Most bytes of ready bodies (`x-max-length-bytes`). `None`: no limit.
+    /// Most bytes of their bodies (`x-max-length-bytes`). `None`: no limit.
     pub max_length_bytes: Option<u64>,
     /// What happens when a limit is reached (`x-overflow`).
     pub overflow: Overflow,
@@ -21,7 +22,7 @@ pub struct Settings {
     /// delivered at once or expires. A change does not touch messages that are already here.
     pub message_ttl: Option<Millis>,
     /// How long the queue may be idle before it goes (`x-expires`): without consumers, `Get` and,
-    /// for classic queues, `Touch`.
+    /// for classic queues, `Touch`, for quorum queues without anything unsettled.
     pub expires: Option<Millis>,
     /// Whether there is a dead letter exchange: what expires, is discarded, dropped or fails too
     /// often leaves by `Effect::DeadLetter` instead of `Effect::Release`.
@@ -29,6 +30,9 @@ pub struct Settings {
     /// How often a message may come back as failed and still be delivered again
     /// (`x-delivery-limit`): with 3, the fourth failure ends it. `None`: no limit.
     pub delivery_limit: Option<u32>,
+    /// Whether a message that came back waits before it is delivered again (quorum queues only:
+    /// `x-delayed-retry-type`, `-min` and `-max`).
+    pub delayed_retry: Option<DelayedRetry>,
     /// The highest priority of a classic queue (`x-max-priority`); higher ones are capped.
     /// `None`: priorities are ignored. Quorum queues always have 32 levels.
     pub max_priority: Option<u8>,
@@ -43,12 +47,50 @@ pub struct Settings {
     pub style: Style,
 }
 
+/// How long messages that came back wait: the longer, the more often they failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DelayedRetry {
+    /// Which of them.
+    pub which: Retried,
+    /// How long for each failure, and if there was none.
+    pub min: Millis,
+    /// How long at most.
+    pub max: Millis,
+}
+
+/// Which messages wait before they are delivered again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retried {
+    /// Those that came back as failed (`failed`).
+    Failed,
+    /// Those that came back without having failed (`returned`).
+    Returned,
+    /// All (`all`).
+    All,
+}
+
+impl DelayedRetry {
+    /// How long a message waits that came back now, as `failed` or not, and has failed
+    /// `delivery_count` times.
+    #[must_use]
+    pub fn delay(&self, failed: bool, delivery_count: u32) -> Option<Millis> {
+        let waits = match self.which {
+            Retried::Failed => failed,
+            Retried::Returned => !failed,
+            Retried::All => true,
+        };
+        let delay = self.min.0.saturating_mul(delivery_count.max(1).into());
+        waits.then_some(Millis(delay.min(self.max.0)))
+    }
+}
+
 /// What happens when a message arrives for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overflow {
     /// The oldest ready message of the lowest priority goes (`drop-head`).
     DropHead,
-    /// The arrival is refused (`reject-publish`).
+    /// The arrival is refused (`reject-publish`). Exact, also for quorum queues: RabbitMQ's take one
+    /// or more too many, and then none until they are at four fifths of the limit.
     RejectPublish,
     /// The arrival is refused and dead-lettered (`reject-publish-dlx`). Quorum queues do not know
     /// this one and take it as [`Overflow::DropHead`].
@@ -61,7 +103,9 @@ pub enum Overflow {
 /// |---|---|---|
 /// | returned messages | go back to their old place | are delivered first, in the order of return |
 /// | priorities | up to `max_priority`, default 0 | 0 to 31, default 4 |
-/// | a consumer's timeout | counts as a failed delivery | does not count |
+/// | a consumer times out | all that it holds comes back, as failed | what it held for too long comes back, as not failed |
+/// | delayed retry | no | yes |
+/// | unsettled messages keep the queue from expiring | no | yes |
 /// | length limit after a return | applies before redelivery | applies to what is left after it |
 /// | single active consumer | the one that came first | highest priority, then first; a better newcomer takes over when the active one holds nothing more |
 /// | a changed delivery count | `Effect::Noted` | is in the snapshot |
@@ -86,6 +130,7 @@ impl Settings {
             expires: None,
             dead_letter: false,
             delivery_limit: None,
+            delayed_retry: None,
             max_priority: None,
             single_active_consumer: false,
             consumer_timeout: None,
@@ -99,6 +144,9 @@ impl Settings {
     pub(crate) fn understood(mut self) -> Self {
         if self.style == Style::Quorum && self.overflow == Overflow::RejectPublishDlx {
             self.overflow = Overflow::DropHead;
+        }
+        if self.style == Style::Classic {
+            self.delayed_retry = None;
         }
         self
     }
@@ -139,6 +187,12 @@ impl Settings {
         for (bit, _) in flags.into_iter().enumerate().filter(|(_, set)| *set) {
             out[1] |= 1 << bit;
         }
+        out[1] |= match self.delayed_retry.map(|retry| retry.which) {
+            None => 0,
+            Some(Retried::Failed) => 1 << 6,
+            Some(Retried::Returned) => 2 << 6,
+            Some(Retried::All) => 3 << 6,
+        };
         let numbers = [
             self.max_length,
             self.max_length_bytes,
@@ -154,6 +208,10 @@ impl Settings {
                 reader::put(&mut out, number);
             }
         }
+        if let Some(retry) = self.delayed_retry {
+            reader::put(&mut out, retry.min.0);
+            reader::put(&mut out, retry.max.0);
+        }
         out
     }
 
@@ -167,7 +225,7 @@ impl Settings {
         if version != Self::VERSION {
             return Err(Malformed::Version(version));
         }
-        let flags = reader.flags(0b11_1111)?;
+        let flags = reader.byte()?;
         let numbers = reader.flags(0b111_1111)?;
         let flag = |bit: u8| flags >> bit & 1 != 0;
         let has = |bit: u8| numbers >> bit & 1 != 0;
@@ -189,6 +247,18 @@ impl Settings {
             delivery_limit: has(4).then(|| reader.small()).transpose()?,
             max_priority: has(5).then(|| reader.small()).transpose()?,
             consumer_timeout: has(6).then(|| reader.millis()).transpose()?,
+            delayed_retry: match flags >> 6 {
+                0 => None,
+                which => Some(DelayedRetry {
+                    which: match which {
+                        1 => Retried::Failed,
+                        2 => Retried::Returned,
+                        _ => Retried::All,
+                    },
+                    min: reader.millis()?,
+                    max: reader.millis()?,
+                }),
+            },
         };
         reader.end()?;
         Ok(settings)
@@ -201,7 +271,7 @@ mod tests {
 
     #[test]
     fn every_combination_comes_back() {
-        for bits in 0..1_u32 << 12 {
+        for bits in 0..1_u32 << 14 {
             let bit = |bit: u32| bits >> bit & 1 != 0;
             let large = u64::MAX - u64::from(bits);
             let settings = Settings {
@@ -220,12 +290,37 @@ mod tests {
                 single_active_consumer: bit(9),
                 consumer_timeout: bit(10).then_some(Millis(1)),
                 auto_delete: bit(9) != bit(6),
+                delayed_retry: match bits >> 12 {
+                    0 => None,
+                    1 => Some(Retried::Failed),
+                    2 => Some(Retried::Returned),
+                    _ => Some(Retried::All),
+                }
+                .map(|which| DelayedRetry {
+                    which,
+                    min: Millis(1),
+                    max: Millis(large),
+                }),
                 style: if bit(11) { Style::Quorum } else { Style::Classic },
             };
             let stored = settings.encode();
             assert_eq!(Settings::decode(&stored), Ok(settings));
             assert!(Settings::decode(&stored[..stored.len() - 1]).is_err());
         }
+    }
+
+    #[test]
+    fn the_delay_grows_with_each_failure_up_to_a_limit() {
+        let retry = |which| DelayedRetry { which, min: Millis(10), max: Millis(25) };
+        let failed = retry(Retried::Failed);
+        let delays = [0, 1, 2, 3, u32::MAX].map(|count| failed.delay(true, count).unwrap().0);
+        assert_eq!(delays, [10, 10, 20, 25, 25]);
+        assert_eq!(failed.delay(false, 1), None);
+        assert_eq!(retry(Retried::Returned).delay(true, 1), None);
+        assert_eq!(retry(Retried::Returned).delay(false, 2), Some(Millis(20)));
+        assert_eq!(retry(Retried::All).delay(false, 0), retry(Retried::All).delay(true, 1));
+        let small = DelayedRetry { max: Millis(5), ..failed };
+        assert_eq!(small.delay(true, 1), Some(Millis(5)));
     }
 
     /// The golden form: it may only change together with the version.

@@ -117,10 +117,15 @@ impl Unsettled {
         self.line.iter().chain(strays).map(|held| held.since).min().unwrap_or(NEVER)
     }
 
-    /// The names of all, in no particular order.
-    pub(crate) fn seqs(&self) -> impl Iterator<Item = Seq> {
-        let line = self.line.iter().filter(|held| !held.is_hole());
-        line.map(|held| held.message.seq).chain(self.strays.keys().copied())
+    /// The names of those that were delivered at `until` or before, ascending. Looks at all.
+    pub(crate) fn held_since(&self, until: Timestamp) -> Vec<Seq> {
+        let mut seqs: Vec<Seq> = self
+            .deliveries()
+            .filter(|(_, since)| *since <= until)
+            .map(|(message, _)| message.seq)
+            .collect();
+        seqs.sort_unstable();
+        seqs
     }
 
     /// All, and since when they are held, in the order of delivery.

@@ -1,26 +1,43 @@
 //! The queue as a whole: purged, deleted, configured, idle, and when something is due.
 
+use model::id::Seq;
 use model::time::Timestamp;
 
 use super::{Queue, release};
 use crate::command::Reply;
 use crate::consumers::Consumers;
+use crate::delayed::Delayed;
 use crate::effect::Effect;
 use crate::message::NEVER;
-use crate::settings::Settings;
+use crate::settings::{Settings, Style};
 use crate::unsettled::Unsettled;
 
 impl Queue {
     /// When [`crate::command::Command::Tick`] is due, if at all. Cheap enough to ask after each
     /// command. It may come without anything to do.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let next = self.ready.deadline().min(self.next_timeout).min(self.idle_deadline());
+        let next = self
+            .ready
+            .deadline()
+            .min(self.delayed.deadline())
+            .min(self.next_timeout)
+            .min(self.idle_deadline());
         (next != NEVER).then_some(next)
     }
 
     pub(super) fn purge(&mut self, effects: &mut Vec<Effect>) -> Reply {
-        let count = self.ready.len();
-        self.ready.clear(|seq| release(effects, seq));
+        let count = self.ready.len() + self.delayed.len();
+        if self.delayed.is_empty() {
+            self.ready.clear(|seq| release(effects, seq));
+        } else {
+            let mut seqs: Vec<Seq> = self.delayed.seqs().collect();
+            self.ready.clear(|seq| seqs.push(seq));
+            self.delayed = Delayed::default();
+            seqs.sort_unstable();
+            for seq in seqs {
+                release(effects, seq);
+            }
+        }
         Reply::Count(count)
     }
 
@@ -30,17 +47,18 @@ impl Queue {
         if_empty: bool,
         effects: &mut Vec<Effect>,
     ) -> Reply {
-        if if_empty && !self.ready.is_empty() {
+        let count = self.ready.len() + self.delayed.len();
+        if if_empty && count > 0 {
             return Reply::NotEmpty;
         }
         if if_unused && self.consumers.live() > 0 {
             return Reply::InUse;
         }
-        let count = self.ready.len();
         for consumer in self.consumers.iter().filter(|consumer| !consumer.cancelled) {
             effects.push(Effect::ConsumerCancelled { consumer: consumer.terms.consumer });
         }
         self.ready.clear(|_| {});
+        self.delayed = Delayed::default();
         self.consumers = Consumers::default();
         self.consumers.set_single(Self::single(&self.settings));
         self.got = Unsettled::default();
@@ -89,8 +107,16 @@ impl Queue {
 
     fn idle_deadline(&self) -> Timestamp {
         match self.settings.expires {
-            Some(expires) if self.consumers.live() == 0 && !self.expired => self.used_at + expires,
+            Some(expires) if self.is_unused() && !self.expired => self.used_at + expires,
             _ => NEVER,
+        }
+    }
+
+    /// Nobody consumes, and nobody may still settle if that matters.
+    fn is_unused(&self) -> bool {
+        match self.settings.style {
+            Style::Classic => self.consumers.live() == 0,
+            Style::Quorum => self.consumers.is_empty() && self.got.is_empty(),
         }
     }
 }

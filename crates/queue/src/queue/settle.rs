@@ -22,6 +22,7 @@ impl Queue {
         more: bool,
         effects: &mut Vec<Effect>,
     ) {
+        let before = self.unsettled;
         let slot = match consumer {
             Some(id) => match self.consumers.find(id) {
                 Some(slot) => Some(slot),
@@ -51,31 +52,41 @@ impl Queue {
                 if outcome == Outcome::Discard {
                     self.drop(message.seq, Reason::Rejected, effects);
                 } else {
-                    self.take_back(message, failed, effects);
+                    self.take_back(now, message, failed, effects);
                 }
             }
             self.returning = returning;
         }
-        if let Some(slot) = slot {
-            self.relieved(slot, first, last, effects);
+        match slot {
+            Some(slot) => self.relieved(now, slot, first, last, effects),
+            None if self.settings.style == Style::Quorum && self.unsettled < before => {
+                self.used(now);
+            }
+            None => {}
         }
         self.settled(now, more, effects);
     }
 
     /// Everything that this consumer holds comes back, as failed or not.
-    pub(super) fn take_back_all(&mut self, slot: Slot, failed: bool, effects: &mut Vec<Effect>) {
+    pub(super) fn take_back_all(
+        &mut self,
+        now: Timestamp,
+        slot: Slot,
+        failed: bool,
+        effects: &mut Vec<Effect>,
+    ) {
         let mut returning = std::mem::take(&mut self.returning);
         let consumer = self.consumers.at_mut(slot);
         consumer.held.take_all(|message| returning.push(*message));
         consumer.holds_since = NEVER;
         for message in returning.drain(..) {
             self.no_longer_held(&message);
-            self.take_back(message, failed, effects);
+            self.take_back(now, message, failed, effects);
         }
         self.returning = returning;
     }
 
-    /// Takes everything from consumers that have held something for too long.
+    /// Takes from consumers what they have held for too long; with a classic queue, everything.
     pub(super) fn time_out(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         if now < self.next_timeout {
             return;
@@ -98,28 +109,65 @@ impl Queue {
                 continue;
             }
             timed_out = true;
-            let id = consumer.terms.consumer;
-            let returned = consumer.held.len() as u64;
+            let late = match self.settings.style {
+                Style::Classic => NEVER,
+                Style::Quorum => Timestamp(now.0.saturating_sub(timeout.0)),
+            };
+            let late = consumer.held.held_since(late);
             if !consumer.cancelled {
-                consumer.overdue = consumer.held.seqs().collect();
+                consumer.overdue.extend(&late);
             }
+            let (id, returned) = (consumer.terms.consumer, late.len() as u64);
             effects.push(Effect::TimedOut { consumer: id, returned });
-            self.take_back_all(slot, self.settings.style == Style::Classic, effects);
+            self.take_back_late(now, slot, &late, effects);
+            let consumer = self.consumers.at(slot);
+            if !consumer.held.is_empty() {
+                self.next_timeout = self.next_timeout.min(consumer.holds_since + timeout);
+            }
             self.consumers.refresh(slot);
-            self.consumers.forget_idle(slot);
+            self.forget_idle(now, slot);
         }
         if timed_out {
             self.elect(effects);
         }
     }
 
+    /// Takes back what a consumer has held for too long.
+    fn take_back_late(
+        &mut self,
+        now: Timestamp,
+        slot: Slot,
+        late: &[Seq],
+        effects: &mut Vec<Effect>,
+    ) {
+        let failed = self.settings.style == Style::Classic;
+        let mut returning = std::mem::take(&mut self.returning);
+        let consumer = self.consumers.at_mut(slot);
+        for seq in late {
+            consumer.held.take(*seq, *seq, |message| returning.push(*message));
+        }
+        consumer.holds_since = consumer.held.oldest_since();
+        for message in returning.drain(..) {
+            self.no_longer_held(&message);
+            self.take_back(now, message, failed, effects);
+        }
+        self.returning = returning;
+    }
+
     /// Follows up on what a consumer settled: it may be able to take more.
-    fn relieved(&mut self, slot: Slot, first: Seq, last: Seq, effects: &mut Vec<Effect>) {
+    fn relieved(
+        &mut self,
+        now: Timestamp,
+        slot: Slot,
+        first: Seq,
+        last: Seq,
+        effects: &mut Vec<Effect>,
+    ) {
         let consumer = self.consumers.at_mut(slot);
         if consumer.held.is_empty() {
             consumer.holds_since = NEVER;
             if consumer.cancelled {
-                return self.consumers.forget_idle(slot);
+                return self.forget_idle(now, slot);
             }
         }
         let mut recovered = false;
@@ -136,7 +184,7 @@ impl Queue {
     fn settled(&mut self, now: Timestamp, more: bool, effects: &mut Vec<Effect>) {
         if more {
             self.held_back = true;
-        } else if self.held_back || !self.ready.is_empty() {
+        } else if self.held_back || !self.ready.is_empty() || self.delayed.deadline() <= now {
             self.catch_up(now, effects);
         }
     }
@@ -146,8 +194,14 @@ impl Queue {
         self.unsettled_bytes -= u64::from(message.bytes);
     }
 
-    /// Puts a message back, unless it `failed` more often than allowed.
-    fn take_back(&mut self, mut message: Message, failed: bool, effects: &mut Vec<Effect>) {
+    /// Puts a message back, at once or later, unless it `failed` more often than allowed.
+    fn take_back(
+        &mut self,
+        now: Timestamp,
+        mut message: Message,
+        failed: bool,
+        effects: &mut Vec<Effect>,
+    ) {
         message.delivered = true;
         if failed {
             message.delivery_count = message.delivery_count.saturating_add(1);
@@ -160,6 +214,10 @@ impl Queue {
                 }
             }
         }
-        self.ready.put_back(message);
+        let retry = self.settings.delayed_retry;
+        match retry.and_then(|retry| retry.delay(failed, message.delivery_count)) {
+            Some(delay) => self.delayed.push(message, now + delay),
+            None => self.ready.put_back(message),
+        }
     }
 }

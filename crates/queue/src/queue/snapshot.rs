@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  version · flags · settings · newest, highest delivered, if there are · used at · next timeout
-//!  number unsettled · ready messages · consumers · what was taken by `basic.get`
+//!  number unsettled · ready messages · delayed ones · consumers · what was taken by `basic.get`
 //! ```
 //!
 //! It is exact: a machine that is read goes on just as the one that was written, and writes the
@@ -10,14 +10,14 @@
 //! room) is left out, so theirs are equal too.
 
 use model::id::Seq;
-use model::time::Timestamp;
 
 use super::Queue;
 use crate::consumers::Consumers;
+use crate::delayed::Delayed;
 use crate::malformed::Malformed;
 use crate::message::{Message, NEVER};
 use crate::reader::{self, Reader};
-use crate::settings::Settings;
+use crate::settings::{Settings, Style};
 use crate::store::Ready;
 use crate::unsettled::Unsettled;
 
@@ -58,6 +58,7 @@ impl Queue {
         }
         reader::put(out, self.unsettled);
         self.ready.encode(out);
+        self.delayed.encode(out);
         self.consumers.encode(out);
         self.got.encode(out);
     }
@@ -88,6 +89,7 @@ impl Queue {
         let next_timeout = if has(TIMEOUT) { reader.timestamp()? } else { NEVER };
         let unsettled = reader.take()?;
         let ready = Ready::decode(settings.style, reader)?;
+        let delayed = Delayed::decode(reader)?;
         let consumers = Consumers::decode(Self::single(&settings), unsettled, reader)?;
         let got = Unsettled::decode(unsettled, reader)?;
         reader.end()?;
@@ -98,6 +100,7 @@ impl Queue {
             expired: has(EXPIRED),
             next_timeout,
             ready,
+            delayed,
             consumers,
             got,
             unsettled,
@@ -108,18 +111,19 @@ impl Queue {
             return Err(Malformed::Value("more is unsettled than is held"));
         }
         queue.unsettled_bytes = held.iter().map(|message| u64::from(message.bytes)).sum();
-        queue.ready.checks(&held, newest)?;
+        if queue.settings.style == Style::Classic && !queue.delayed.is_empty() {
+            return Err(Malformed::Value("a classic queue delays nothing"));
+        }
+        let mut elsewhere = held;
+        elsewhere.extend(queue.delayed.iter());
+        elsewhere.sort_unstable_by_key(|message| message.seq);
+        queue.ready.checks(&elsewhere, newest)?;
         Ok(queue)
     }
 
-    /// All that is unsettled, in ascending order.
+    /// All that is unsettled.
     fn held(&self) -> Vec<Message> {
         let holders = self.consumers.iter().map(|consumer| &consumer.held).chain([&self.got]);
-        let mut held: Vec<Message> = holders
-            .flat_map(Unsettled::deliveries)
-            .map(|(message, _): (Message, Timestamp)| message)
-            .collect();
-        held.sort_unstable_by_key(|message| message.seq);
-        held
+        holders.flat_map(Unsettled::deliveries).map(|(message, _)| message).collect()
     }
 }

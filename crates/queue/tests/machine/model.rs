@@ -9,13 +9,15 @@ use model::time::{Millis, Timestamp};
 use queue::command::{Arrival, Command, Outcome, Reply, Subscription};
 use queue::effect::{Effect, Reason};
 use queue::head::Head;
-use queue::settings::{Overflow, Settings, Style};
+use queue::settings::{Overflow, Retried, Settings, Style};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Ready,
     /// Ready in a quorum queue, having come back: how many came back before it.
     Returned(u64),
+    /// Back in a quorum queue, and ready then.
+    Delayed(Timestamp),
     /// Handed out, to whom and when.
     Held(Option<ConsumerId>, Timestamp),
 }
@@ -73,8 +75,11 @@ impl Model {
         }
     }
 
-    /// Quorum queues do not know `reject-publish-dlx`.
+    /// Quorum queues do not know `reject-publish-dlx`, classic ones no delayed retry.
     fn understood(mut settings: Settings) -> Settings {
+        if settings.style == Style::Classic {
+            settings.delayed_retry = None;
+        }
         if settings.style == Style::Quorum && settings.overflow == Overflow::RejectPublishDlx {
             settings.overflow = Overflow::DropHead;
         }
@@ -82,7 +87,12 @@ impl Model {
     }
 
     pub(crate) fn ready(&self) -> impl Iterator<Item = &Message> {
-        self.messages.iter().filter(|message| !matches!(message.place, Place::Held(..)))
+        let is_ready = |place| matches!(place, Place::Ready | Place::Returned(_));
+        self.messages.iter().filter(move |message| is_ready(message.place))
+    }
+
+    pub(crate) fn delayed(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter().filter(|message| matches!(message.place, Place::Delayed(_)))
     }
 
     pub(crate) fn held(&self) -> impl Iterator<Item = &Message> {
@@ -152,8 +162,9 @@ impl Model {
     }
 
     fn over(&self, more: u64, more_bytes: u64) -> bool {
-        let count = self.ready().count() as u64 + more;
-        let bytes = self.ready().map(|message| u64::from(message.head.bytes)).sum::<u64>();
+        let waiting = || self.ready().chain(self.delayed());
+        let count = waiting().count() as u64 + more;
+        let bytes = waiting().map(|message| u64::from(message.head.bytes)).sum::<u64>();
         self.settings.max_length.is_some_and(|max| count > max)
             || self.settings.max_length_bytes.is_some_and(|max| bytes + more_bytes > max)
     }
@@ -161,6 +172,9 @@ impl Model {
     fn drop_excess(&mut self) {
         while self.settings.overflow == Overflow::DropHead && self.over(0, 0) {
             let heads = self.heads();
+            if heads.is_empty() {
+                return;
+            }
             let came_back = matches!(self.message(heads[0]).place, Place::Returned(_));
             let head = if came_back { heads[0] } else { *heads.last().unwrap() };
             self.drop(head, Reason::MaxLen);
@@ -267,6 +281,18 @@ impl Model {
 
     fn catch_up(&mut self) {
         self.held_back = false;
+        let mut due: Vec<(Timestamp, Seq)> = self
+            .delayed()
+            .filter_map(|message| match message.place {
+                Place::Delayed(due) if due <= self.now => Some((due, message.seq)),
+                _ => None,
+            })
+            .collect();
+        due.sort_unstable();
+        for (_, seq) in due {
+            self.counter += 1;
+            self.message(seq).place = Place::Returned(self.counter);
+        }
         self.expire();
         if self.settings.style == Style::Classic {
             self.drop_excess();
@@ -334,15 +360,38 @@ impl Model {
         self.counter += 1;
         let order = self.counter;
         let quorum = self.settings.style == Style::Quorum;
+        if let Some(retry) = self.settings.delayed_retry {
+            let waits = match retry.which {
+                Retried::Failed => failed,
+                Retried::Returned => !failed,
+                Retried::All => true,
+            };
+            if waits {
+                let times = u64::from(self.message(seq).head.delivery_count).max(1);
+                let delay = retry.max.0.min(retry.min.0 * times);
+                self.message(seq).place = Place::Delayed(self.now + Millis(delay));
+                return;
+            }
+        }
         self.message(seq).place = if quorum { Place::Returned(order) } else { Place::Ready };
     }
 
     fn forget_idle(&mut self) {
+        let before = self.consumers.len();
         let holders: Vec<_> = self.held().map(|message| message.place).collect();
         self.consumers.retain(|consumer| {
             let holds = |place: &Place| matches!(place, Place::Held(by, _) if *by == Some(consumer.terms.consumer));
             !consumer.cancelled || holders.iter().any(holds)
         });
+        if self.consumers.len() < before && self.settings.style == Style::Quorum {
+            self.used();
+        }
+    }
+
+    /// Nobody consumes; with a quorum queue, nobody holds anything either.
+    fn is_unused(&self) -> bool {
+        let quorum = self.settings.style == Style::Quorum;
+        self.live() == 0 && !(quorum && self.held().next().is_some())
     }
 
     fn used(&mut self) {
@@ -359,8 +408,16 @@ impl Model {
             Place::Held(Some(consumer), since) => Some(since + self.timeout(consumer)?),
             _ => None,
         });
-        let idle = self.settings.expires.filter(|_| self.live() == 0 && !self.expired);
-        expiry.chain(timeouts).chain(idle.map(|expires| self.used_at + expires)).min()
+        let idle = self.settings.expires.filter(|_| self.is_unused() && !self.expired);
+        let delayed = self.messages.iter().filter_map(|message| match message.place {
+            Place::Delayed(due) => Some(due),
+            _ => None,
+        });
+        expiry
+            .chain(delayed)
+            .chain(timeouts)
+            .chain(idle.map(|expires| self.used_at + expires))
+            .min()
     }
 
     fn timeout(&self, consumer: ConsumerId) -> Option<Millis> {
@@ -381,7 +438,9 @@ impl Model {
     pub(crate) fn apply(&mut self, now: Timestamp, command: Command) -> Reply {
         self.now = now;
         self.effects.clear();
-        if self.held_back && !matches!(command, Command::Settle { .. }) {
+        let due = |message: &Message| matches!(message.place, Place::Delayed(due) if due <= now);
+        let is_behind = self.held_back || self.delayed().any(due);
+        if is_behind && !matches!(command, Command::Settle { .. }) {
             self.catch_up();
         }
         match command {
@@ -417,7 +476,8 @@ impl Model {
                 self.settle(consumer, first, last, outcome, more)
             }
             Command::Purge => {
-                let mut seqs: Vec<Seq> = self.ready().map(|message| message.seq).collect();
+                let waiting = self.ready().chain(self.delayed());
+                let mut seqs: Vec<Seq> = waiting.map(|message| message.seq).collect();
                 seqs.sort_unstable();
                 for seq in &seqs {
                     self.remove(*seq);
@@ -575,6 +635,9 @@ impl Model {
         let held = self.held_by(id).map(|message| message.seq);
         let mut seqs: Vec<Seq> = held.filter(|seq| *seq >= first && *seq <= last).collect();
         seqs.sort_unstable();
+        if id.is_none() && !seqs.is_empty() && self.settings.style == Style::Quorum {
+            self.used();
+        }
         for seq in seqs {
             match outcome {
                 Outcome::Accept => {
@@ -600,7 +663,7 @@ impl Model {
     }
 
     fn delete(&mut self, if_unused: bool, if_empty: bool) -> Reply {
-        let count = self.ready().count() as u64;
+        let count = (self.ready().count() + self.delayed().count()) as u64;
         if if_empty && count > 0 {
             return Reply::NotEmpty;
         }
@@ -632,16 +695,17 @@ impl Model {
                 continue;
             }
             timed_out = true;
-            let mut seqs: Vec<Seq> = self.held_by(Some(id)).map(|message| message.seq).collect();
+            let classic = self.settings.style == Style::Classic;
+            let taken = self.held_by(Some(id)).filter(|message| classic || late(message));
+            let mut seqs: Vec<Seq> = taken.map(|message| message.seq).collect();
             seqs.sort_unstable();
             self.effects.push(Effect::TimedOut { consumer: id, returned: seqs.len() as u64 });
             let place = self.find(id).unwrap();
             if !self.consumers[place].cancelled {
-                self.consumers[place].overdue.clone_from(&seqs);
+                self.consumers[place].overdue.extend(&seqs);
             }
-            let failed = self.settings.style == Style::Classic;
             for seq in seqs {
-                self.take_back(seq, failed);
+                self.take_back(seq, classic);
             }
         }
         if timed_out {
@@ -649,7 +713,7 @@ impl Model {
             self.elect();
         }
         self.catch_up();
-        let idle = self.settings.expires.filter(|_| self.live() == 0 && !self.expired);
+        let idle = self.settings.expires.filter(|_| self.is_unused() && !self.expired);
         if idle.is_some_and(|expires| self.used_at + expires <= self.now) {
             self.expired = true;
             self.effects.push(Effect::Expired);

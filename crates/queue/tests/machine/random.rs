@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use queue::command::{Arrival, Command, Outcome, Reply, Subscription};
 use queue::effect::Effect;
 use queue::queue::Queue;
-use queue::settings::{Overflow, Settings, Style};
+use queue::settings::{DelayedRetry, Overflow, Retried, Settings, Style};
 
 use crate::model::{Model, Place};
 
@@ -52,6 +52,7 @@ fn settings(style: Style) -> impl Strategy<Value = Settings> {
         option::weighted(0.3, (0..40_u64).prop_map(Millis)),
         option::weighted(0.3, (1..60_u64).prop_map(Millis)),
         option::weighted(0.3, (1..30_u64).prop_map(Millis)),
+        option::weighted(0.3, (0..3_u8, 0..20_u64, 0..40_u64)),
     );
     let rest = (
         any::<bool>(),
@@ -67,6 +68,11 @@ fn settings(style: Style) -> impl Strategy<Value = Settings> {
         message_ttl: times.0,
         expires: times.1,
         consumer_timeout: times.2,
+        delayed_retry: times.3.map(|(which, min, max)| DelayedRetry {
+            which: [Retried::Failed, Retried::Returned, Retried::All][usize::from(which)],
+            min: Millis(min),
+            max: Millis(max),
+        }),
         auto_delete: rest.0,
         delivery_limit: rest.1,
         max_priority: rest.2,
@@ -320,7 +326,9 @@ impl Pair {
         if let (Command::Delete { .. }, Reply::Count(_)) = (command, reply) {
             self.here.clear();
         }
-        assert_eq!(self.queue.ready() + self.queue.unsettled(), self.here.len() as u64);
+        let queue = &self.queue;
+        let here = queue.ready() + queue.delayed() + queue.unsettled();
+        assert_eq!(here, self.here.len() as u64);
     }
 
     fn check_state(&self) {
@@ -328,6 +336,8 @@ impl Pair {
         let bytes = |message: &crate::model::Message| u64::from(message.head.bytes);
         assert_eq!(queue.ready(), model.ready().count() as u64);
         assert_eq!(queue.ready_bytes(), model.ready().map(bytes).sum::<u64>());
+        assert_eq!(queue.delayed(), model.delayed().count() as u64);
+        assert_eq!(queue.delayed_bytes(), model.delayed().map(bytes).sum::<u64>());
         assert_eq!(queue.unsettled(), model.held().count() as u64);
         assert_eq!(queue.unsettled_bytes(), model.held().map(bytes).sum::<u64>());
         assert_eq!(queue.consumers(), model.live());
