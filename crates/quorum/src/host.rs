@@ -264,21 +264,23 @@ impl Host {
         Ok(())
     }
 
-    /// Founds a group, on one of its members; the others just start it. Then this node stands for
-    /// election. Doing it twice is fine.
+    /// Founds a group, on one of its members; the others just start it. This node stands for
+    /// election in it. Doing it again does nothing.
     ///
     /// # Errors
     /// If the group is not started here, or this node is not among the members.
     pub async fn initialise(&self, id: GroupId, members: &[NodeId]) -> Result<(), GroupError> {
         let group = self.group(id)?;
-        // From here on the group is leaderless, but about to be led.
+        // openraft stands by itself after the founding entry; the supervisor gives it time.
         group.vigil.lock().stood = Some(Types::now());
         let nodes: BTreeMap<u64, ()> = members.iter().map(|node| (node.0, ())).collect();
         match group.raft.initialize(nodes).await {
-            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
-            Err(error) => return Err(GroupError::Refused(error.to_string())),
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {
+                self.shared.alarm.ring();
+                Ok(())
+            }
+            Err(error) => Err(GroupError::Refused(error.to_string())),
         }
-        group.elect().await
     }
 
     /// Stands for election, whoever leads; the others vote only if they lost the leader too.

@@ -73,11 +73,13 @@ async fn after_the_leaders_death_a_survivor_leads_and_the_dead_one_follows_when_
 async fn a_leader_that_is_heard_is_not_deposed() {
     let mut cluster = Cluster::new(3);
     let leader = cluster.group().await;
+    cluster.propose(leader, "known to all");
+    cluster.all_have(&cluster.ids(), 1).await;
     cluster.net.cut(leader, node(2));
     // Node 2 lost the leader, but node 3 hears it and refuses.
     cluster.host(node(2)).elect(GROUP).await.unwrap();
     cluster.propose(leader, "still leading");
-    cluster.all_have(&[leader, node(3)], 1).await;
+    cluster.all_have(&[leader, node(3)], 2).await;
     assert_eq!(cluster.host(leader).role(GROUP), Some(Role::Leader { term: 1 }));
     assert!(!cluster.got(node(2)).roles.iter().any(|role| matches!(role, Role::Leader { .. })));
 }

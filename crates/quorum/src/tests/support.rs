@@ -216,14 +216,12 @@ impl Recorder {
     pub(crate) async fn until(&self, what: &str, is_so: impl FnMut(&Got) -> bool) -> Got {
         let mut got = self.got.subscribe();
         let waited = tokio::time::timeout(PATIENCE, got.wait_for(is_so)).await;
-        match waited {
-            Ok(got) => got.expect("the recorder lives").clone(),
-            Err(_) => {
-                let got = self.got.borrow();
-                let (count, last, role) = (got.entries.len(), got.last, &got.roles);
-                panic!("never {what}: {count} entries, last {last:?}, roles {role:?}")
-            }
+        if let Ok(got) = waited {
+            return got.expect("the recorder lives").clone();
         }
+        let got = self.got.borrow();
+        let (count, last, role) = (got.entries.len(), got.last, &got.roles);
+        panic!("never {what}: {count} entries, last {last:?}, roles {role:?}")
     }
 }
 
@@ -369,7 +367,9 @@ impl Net {
             state.queues.insert((from, to), sender);
         }
         drop(state);
-        ups.into_iter().for_each(|(host, from)| host.on_up(from));
+        for (host, from) in ups {
+            host.on_up(from);
+        }
         for (host, from, mut receiver) in starts {
             tokio::spawn(async move {
                 let mut batch = Vec::new();
@@ -390,7 +390,9 @@ impl Net {
             }
         }
         drop(state);
-        downs.into_iter().for_each(|(host, from)| host.on_down(from));
+        for (host, from) in downs {
+            host.on_down(from);
+        }
     }
 }
 
@@ -500,7 +502,9 @@ impl Cluster {
         self.net.state.lock().hosts.insert(id, host.clone());
         self.nodes.insert(id, Node { log, host, members: BTreeMap::new() });
         let others: Vec<NodeId> = self.nodes.keys().copied().filter(|other| *other != id).collect();
-        others.into_iter().for_each(|other| self.net.connect(id, other));
+        for other in others {
+            self.net.connect(id, other);
+        }
     }
 
     /// Logs keep nothing that is in a checkpoint. Before there are groups.
@@ -514,7 +518,9 @@ impl Cluster {
         let ids = self.ids();
         for id in &ids {
             let others: Vec<NodeId> = ids.iter().copied().filter(|other| other != id).collect();
-            others.into_iter().for_each(|other| self.net.cut(*id, other));
+            for other in others {
+                self.net.cut(*id, other);
+            }
         }
         self.nodes.clear();
         self.net.state.lock().hosts.clear();
@@ -605,7 +611,9 @@ impl Cluster {
         let others: Vec<NodeId> = self.ids().into_iter().filter(|other| *other != id).collect();
         let node = self.nodes.remove(&id).unwrap();
         let log = node.log.crash();
-        others.into_iter().for_each(|other| self.net.cut(id, other));
+        for other in others {
+            self.net.cut(id, other);
+        }
         self.net.state.lock().hosts.remove(&id);
         for group in node.members.keys() {
             node.host.stop(*group).await;
