@@ -15,7 +15,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("peer", &["model"]),
     ("amqp", &["model", "wire"]),
     ("management", &["model", "metadata"]),
-    ("broker", &["model", "journal", "queue", "metadata", "wire", "amqp", "management"]),
+    (
+        "broker",
+        &["model", "journal", "queue", "quorum", "metadata", "wire", "peer", "amqp", "management"],
+    ),
     ("ctl", &["model", "journal"]),
     ("perf", &["model", "wire"]),
 ];

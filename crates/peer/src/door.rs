@@ -133,8 +133,18 @@ async fn introduce(
     }
 }
 
+/// Where connections come in; not accepted yet.
+pub(crate) type Threshold = TcpListener;
+
+/// Takes an address to listen on, and says which it is.
+pub(crate) async fn bind(address: SocketAddr) -> io::Result<(Threshold, SocketAddr)> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
 /// Accepts connections until the future is dropped, and the handshakes under way with it.
-pub(crate) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+pub(crate) async fn listen(listener: Threshold, shared: Arc<Shared>) {
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let mut meetings = JoinSet::new();
     loop {

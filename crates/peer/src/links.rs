@@ -1,6 +1,6 @@
 //! The links of a node to all its peers.
 
-use crate::door::{listen, nonce};
+use crate::door::{Threshold, bind, listen, nonce};
 use crate::handler::Handler;
 use crate::handshake::Party;
 use crate::identity::{Claim, Identity};
@@ -17,7 +17,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -67,7 +66,7 @@ pub struct Links {
 
 #[derive(Debug)]
 enum Door {
-    Closed(TcpListener),
+    Closed(Threshold),
     Open(JoinHandle<()>),
     Gone,
 }
@@ -83,8 +82,7 @@ impl Links {
         options.check()?;
         let tls = options.tls.take().map(Tls::load).transpose().map_err(LinksError::Tls)?;
         let listen = |error| LinksError::Listen { address: options.listen, error };
-        let listener = TcpListener::bind(options.listen).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        let (listener, address) = bind(options.listen).await.map_err(listen)?;
         if options.me.address.is_empty() {
             options.me.address = address.to_string();
         }
