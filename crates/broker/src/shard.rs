@@ -488,6 +488,11 @@ impl Shard {
                 slot.deadline = deadline;
             }
         }
+        while let Some(queue) = self.desk.must_detach() {
+            if let Some(slot) = self.slots.get_mut(&queue) {
+                slot.detach_oldest();
+            }
+        }
         for (owed, needs_disk) in self.owed.drain(..) {
             if needs_disk && puts {
                 self.confirms.push(lsn, owed);

@@ -88,6 +88,19 @@ impl<T> Slots<T> {
         }
     }
 
+    /// Shows every value of an inclusive range, in order.
+    pub(crate) fn each_mut(&mut self, first: u64, last: u64, mut each: impl FnMut(&mut T)) {
+        for (&number, chunk) in self.chunks.range_mut(first / CHUNK..=last / CHUNK) {
+            for (index, slot) in (0..CHUNK).zip(&mut chunk.slots) {
+                if let Some(value) = slot
+                    && (first..=last).contains(&(number * CHUNK + index))
+                {
+                    each(value);
+                }
+            }
+        }
+    }
+
     /// The positions above `floor` and up to `last` that are taken, last first.
     pub(crate) fn positions_between(
         &self,
@@ -122,6 +135,8 @@ mod tests {
         });
         assert_eq!(taken, [63, 64, 65, 200]);
         assert_eq!(slots.len(), 2);
+        slots.each_mut(1, 999, |value| *value += 1);
+        assert_eq!((slots.get(1), slots.get(1000)), (Some(&2), Some(&1000)));
         assert_eq!(slots.positions_between(0, 999).collect::<Vec<_>>(), [1]);
         assert_eq!(slots.positions_between(1, 1000).collect::<Vec<_>>(), [1000]);
         assert_eq!(slots.take(1000), Some(1000));

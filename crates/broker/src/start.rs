@@ -221,6 +221,7 @@ pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Star
             counted: Counters::default(),
             weight: Weight::default(),
             budget: bodies,
+            attached: std::collections::VecDeque::new(),
             consumer_window: node.config.limits.consumer_window,
             journal: Arc::clone(&journal),
             inbox: Arc::clone(shards.inbox(index)),

@@ -2,6 +2,13 @@
 //!
 //! A message that is in the journal may be dropped from here as soon as it is durable there, and is
 //! read back when it is needed. One that is not (transient) stays until it is gone.
+//!
+//! A journalled body lies in the buffer that it was read into, among others that may be gone long
+//! since: copying all of them would cost more than most are worth, since they leave soon. Those that
+//! do not are copied out: who owns the queues lets only so many buffers be held on to
+//! ([`Bodies::take_begun`]), and then calls [`Bodies::detach_oldest`].
+
+use std::collections::VecDeque;
 
 use journal::op::Lsn;
 use model::id::Seq;
@@ -22,6 +29,18 @@ impl Body {
     fn cost(&self) -> u64 {
         (self.message.encoded_len() + size_of::<Body>()) as u64
     }
+}
+
+/// The size of most buffers that bodies come in. A body of half of it is not worth a copy.
+pub(crate) const BUFFER: usize = 128 * 1024;
+
+/// Bodies that came one after another out of one buffer, or of two that lie side by side.
+#[derive(Debug)]
+struct Neighbours {
+    /// Where the first of them lies in memory.
+    address: usize,
+    first: u64,
+    last: u64,
 }
 
 /// Bytes of bodies in memory.
@@ -56,11 +75,15 @@ pub(crate) struct Bodies {
     slots: Slots<Body>,
     weight: Weight,
     /// Everything up to the position is durable when the journal has synced the number.
-    marks: std::collections::VecDeque<(Lsn, u64)>,
+    marks: VecDeque<(Lsn, u64)>,
     /// Journalled bodies at or below this position may go.
     durable: u64,
     /// There is no journalled body at or below this position: what is there must stay.
     kept: u64,
+    /// Bodies that hold on to larger buffers, oldest first.
+    attached: VecDeque<Neighbours>,
+    /// How many of these groups have begun since somebody asked.
+    begun: usize,
 }
 
 impl Bodies {
@@ -78,10 +101,43 @@ impl Bodies {
         *self.weight.part(body.journalled) += body.cost();
         if body.journalled {
             self.kept = self.kept.min(seq.0.saturating_sub(1));
+            if is_attached(&body.message) {
+                self.attach(seq, &body.message);
+            }
         }
         if let Some(old) = self.slots.insert(seq.0, body) {
             *self.weight.part(old.journalled) -= old.cost();
         }
+    }
+
+    /// Notes that a body holds on to its buffer.
+    fn attach(&mut self, seq: Seq, message: &Message) {
+        let address = message.route().as_ptr().addr();
+        if let Some(group) = self.attached.back_mut()
+            && group.last < seq.0
+            && (group.address..group.address.saturating_add(BUFFER)).contains(&address)
+        {
+            group.last = seq.0;
+            return;
+        }
+        self.attached.push_back(Neighbours { address, first: seq.0, last: seq.0 });
+        self.begun += 1;
+    }
+
+    /// How many more buffers bodies hold on to than when this was last asked. For each of them
+    /// [`Bodies::detach_oldest`] is called once, in the end.
+    pub(crate) fn take_begun(&mut self) -> usize {
+        std::mem::take(&mut self.begun)
+    }
+
+    /// Copies what is left of the oldest group out of its buffer.
+    pub(crate) fn detach_oldest(&mut self) {
+        let Some(Neighbours { first, last, .. }) = self.attached.pop_front() else { return };
+        self.slots.each_mut(first, last, |body| {
+            if body.journalled && is_attached(&body.message) {
+                body.message = body.message.detach();
+            }
+        });
     }
 
     /// Looks at one.
@@ -160,8 +216,16 @@ impl Bodies {
     }
 }
 
+/// Whether a message keeps much more in memory than itself alive.
+fn is_attached(message: &Message) -> bool {
+    let length = message.encoded_len();
+    message.buffer_len() > length - Message::OVERHEAD && length < BUFFER / 2
+}
+
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn body(journalled: bool) -> Body {
@@ -219,5 +283,62 @@ mod tests {
         bodies.insert(Seq(3), body(false));
         assert!(bodies.remove_range(Seq(3), Seq(4)), "the other one is on disk");
         assert_eq!((bodies.len(), bodies.weight()), (0, Weight::default()));
+    }
+
+    /// So many messages of 16 bytes out of one buffer, with something between them.
+    fn read(buffer: &Bytes, count: usize) -> impl Iterator<Item = Body> {
+        let each = BUFFER / count;
+        (0..count).map(move |index| {
+            let at = buffer.slice(index * each..(index + 1) * each);
+            let message = Message::from_spans(at, 0..2, 2..4, 8..20).expect("zeros are a message");
+            Body { message, journalled: true }
+        })
+    }
+
+    #[test]
+    fn what_stays_does_not_pin_the_buffers_that_it_came_in() {
+        let buffers: Vec<Bytes> = (0..10).map(|_| Bytes::from(vec![0; BUFFER])).collect();
+        let mut bodies = Bodies::default();
+        let mut begun = 0;
+        let mut next = 0;
+        for buffer in &buffers {
+            // One is gone again, which leaves the other.
+            for body in read(buffer, 2) {
+                next += 1;
+                bodies.insert(Seq(next), body);
+            }
+            bodies.remove(Seq(next));
+            begun += bodies.take_begun();
+            while begun > 3 {
+                bodies.detach_oldest();
+                begun -= 1;
+            }
+        }
+        let weight = bodies.weight();
+        let pinned = buffers.iter().filter(|buffer| !buffer.is_unique()).count();
+        assert!((1..=6).contains(&pinned), "each group lies in one buffer or two: {pinned}");
+        for _ in 0..begun {
+            bodies.detach_oldest();
+        }
+        assert!(buffers.iter().all(Bytes::is_unique));
+        assert_eq!((bodies.len(), bodies.weight()), (10, weight));
+        assert_eq!(bodies.get(Seq(1)).expect("it stayed").message.body(), [0; 12]);
+        assert!(bodies.attached.is_empty());
+    }
+
+    #[test]
+    fn a_buffer_is_one_group_whoever_else_is_in_it() {
+        let buffer = Bytes::from(vec![0; BUFFER]);
+        let mut bodies = Bodies::default();
+        for (body, position) in read(&buffer, 100).zip(1..) {
+            bodies.insert(Seq(position), body);
+        }
+        assert_eq!(bodies.take_begun(), 1);
+        // Nothing is gained by a copy of what is alone in its buffer, or nearly so.
+        bodies.insert(Seq(101), body(true));
+        let large = Message::from_spans(buffer.slice(..), 0..2, 2..4, 8..BUFFER);
+        let large = large.expect("zeros are a message");
+        bodies.insert(Seq(102), Body { message: large, journalled: true });
+        assert_eq!(bodies.take_begun(), 0);
     }
 }

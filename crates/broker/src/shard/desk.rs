@@ -1,6 +1,7 @@
 //! What the queues of a shard share during a turn: outgoing events, the journal's next batch, and
 //! the ways to other parts of the node.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -20,12 +21,15 @@ use crate::replicated::containers::Place;
 use crate::replicated::fabric::Fabric;
 use crate::replicated::order;
 use crate::router::Router;
-use crate::shard::bodies::Weight;
+use crate::shard::bodies::{self, Weight};
 use crate::shard::command::{Arrival, Batch, Command, Content, Done};
 use crate::shard::outboxes::Outboxes;
 use crate::shard::profile::Profile;
 use crate::shards::Shards;
 use crate::totals::Counters;
+
+/// So many buffers may be held on to in any case, for messages that leave soon.
+const ATTACHED_MIN: u64 = 16;
 
 /// Something that a shard cannot do itself.
 #[derive(Debug)]
@@ -50,6 +54,8 @@ pub(crate) struct Desk {
     pub(crate) weight: Weight,
     /// What they may come to.
     pub(crate) budget: Weight,
+    /// For each buffer that bodies hold on to, oldest first, the queue that has them.
+    pub(crate) attached: VecDeque<QueueId>,
     /// How far deliveries to one consumer may be ahead of its socket, in bytes.
     pub(crate) consumer_window: u32,
     pub(crate) journal: Arc<Journal>,
@@ -74,6 +80,16 @@ impl Desk {
     /// Whether the cache of what the journal has is too large.
     pub(crate) fn must_evict(&self) -> bool {
         self.weight.cached > self.budget.cached
+    }
+
+    /// The queue whose oldest bodies have to be copied out of their buffer, if too many buffers are
+    /// held on to: those that serve no other purpose may come to as much as the cache.
+    pub(crate) fn must_detach(&mut self) -> Option<QueueId> {
+        let most = (self.budget.cached / bodies::BUFFER as u64).max(ATTACHED_MIN);
+        if self.attached.len() as u64 <= most {
+            return None;
+        }
+        self.attached.pop_front()
     }
 
     /// Hands something on.

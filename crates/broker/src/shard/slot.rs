@@ -763,11 +763,18 @@ impl Slot {
         self.bodies.evict(keep, self.machine.oldest_ready().unwrap_or(Seq(u64::MAX)));
     }
 
+    /// Bodies that have stayed for long let go of their buffer.
+    pub(crate) fn detach_oldest(&mut self) {
+        self.bodies.detach_oldest();
+    }
+
     /// Reports to the desk what has changed since the last report.
     pub(crate) fn report(&mut self, desk: &mut Desk) {
         let weight = self.bodies.weight();
         desk.weight.follow(self.counted, weight);
         self.counted = weight;
+        let id = self.profile.id;
+        desk.attached.extend(std::iter::repeat_n(id, self.bodies.take_begun()));
         desk.counted.add_difference(&self.counters, &self.reported);
         self.reported = self.counters;
     }

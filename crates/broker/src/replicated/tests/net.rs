@@ -385,6 +385,7 @@ impl Node {
             counted: Counters::default(),
             weight: Weight::default(),
             budget: Weight { cached: 1 << 20, only: 1 << 20 },
+            attached: std::collections::VecDeque::new(),
             consumer_window: 1 << 20,
             journal: Arc::clone(&journal),
             inbox: Arc::clone(shards.inbox(0)),
