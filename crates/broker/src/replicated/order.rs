@@ -128,6 +128,12 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
+    /// Whether its sender has let go of everything before it.
+    pub(crate) fn begins_anew(&self) -> bool {
+        let first = frame(&mut self.rest.clone());
+        first.is_ok_and(|body| matches!(body.first(), Some(&kind::HELLO | &kind::ATTACH)))
+    }
+
     /// The next order.
     ///
     /// # Errors

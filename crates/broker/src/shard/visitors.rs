@@ -2,8 +2,8 @@
 //! are told by notices.
 //!
 //! A link that breaks loses what was under way. Then both sides let go: here everything that the
-//! node's connections held comes back, there publishes are refused and consumers cancelled. So
-//! nothing has to be told apart by its number.
+//! node's connections held comes back, there publishes are refused and consumers cancelled. On one
+//! link a batch may be overtaken by a later one, which is then asked for again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,9 +27,32 @@ use crate::shard::confirms::Owed;
 #[derive(Debug, Default)]
 pub(crate) struct Visitors {
     of: BTreeMap<(NodeId, QueueId), BTreeSet<ConnectionId>>,
+    /// The last number of a node that was performed, since it was connected.
+    last: BTreeMap<(NodeId, QueueId), u64>,
 }
 
 impl Visitors {
+    /// What to do with orders from `first` on: how many of them were performed before, or where the
+    /// sender has to begin again. One that has let go begins anew, wherever it was.
+    fn judge(
+        &mut self,
+        sender: Sender,
+        queue: QueueId,
+        first: u64,
+        anew: bool,
+    ) -> Result<u64, u64> {
+        let last = self.last.entry((sender.node, queue)).or_insert(first - 1);
+        if anew {
+            *last = first - 1;
+        }
+        let expected = *last + 1;
+        if first > expected { Err(expected) } else { Ok(expected - first) }
+    }
+
+    fn performed(&mut self, sender: Sender, queue: QueueId, number: u64) {
+        self.last.insert((sender.node, queue), number);
+    }
+
     fn enter(&mut self, node: NodeId, queue: QueueId, connection: ConnectionId) {
         self.of.entry((node, queue)).or_default().insert(connection);
     }
@@ -44,13 +67,14 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    fn notice(&self, upto: u64, items: Vec<Item>) -> Notice {
+    fn tell(&self, upto: u64, expected: u64, items: Vec<Item>) {
         let term = self.fabric.me().boot;
-        Notice { queue: self.queue, term, boot: self.to.boot, upto, expected: 0, items }
+        let notice = Notice { queue: self.queue, term, boot: self.to.boot, upto, expected, items };
+        self.fabric.notice(self.to.node, &notice);
     }
 
     fn send(&self, upto: u64, items: Vec<Item>) {
-        self.fabric.notice(self.to.node, &self.notice(upto, items));
+        self.tell(upto, 0, items);
     }
 
     /// Sends events on, leaving the list empty.
@@ -107,9 +131,22 @@ impl Shard {
             let way = Way { fabric: Arc::clone(&self.desk.fabric), queue, to: batch.sender };
             let mut visit = Visit { way, upto: 0, items: Vec::new() };
             let mut needs_disk = false;
+            let anew = batch.begins_anew();
+            let mut repeats = match self.visitors.judge(batch.sender, queue, batch.first, anew) {
+                Ok(repeats) => repeats,
+                Err(expected) => {
+                    visit.way.tell(0, expected, Vec::new());
+                    continue;
+                }
+            };
             loop {
                 let number = batch.first;
-                match batch.take() {
+                let order = batch.take();
+                if repeats > 0 && order.is_some() {
+                    repeats -= 1;
+                    continue;
+                }
+                match order {
                     None => break,
                     Some(Ok(Order::Publish(published))) => {
                         let (accepted, durable) = self.take_in(queue, published);
@@ -125,6 +162,7 @@ impl Shard {
                     }
                 }
                 visit.upto = number;
+                self.visitors.performed(batch.sender, queue, number);
             }
             if visit.upto > 0 {
                 self.owed.push((Owed { visit: Some(visit), ..Owed::default() }, needs_disk));
@@ -249,6 +287,7 @@ impl Shard {
         for queue in queues {
             self.leave(node, queue);
         }
+        self.visitors.last.retain(|(of, _), _| *of != node);
     }
 }
 
