@@ -24,6 +24,9 @@ use keys::{KEYS, Key};
 use value::{Address, Value};
 use written::Written;
 
+/// The shortest secret of a cluster.
+const SECRET_MIN: usize = 16;
+
 /// Everything that a node is told. Meaning, unit, default and bounds of each key: `config/leveret.toml`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -35,6 +38,8 @@ pub struct Config {
     pub listeners: Listeners,
     /// `cluster.*`
     pub cluster: Cluster,
+    /// `quorum_queue.*`
+    pub quorum_queues: QuorumQueues,
     /// `memory.*`
     pub memory: Memory,
     /// `disk.*`
@@ -68,6 +73,17 @@ pub struct Node {
     pub name: String,
     /// Number of queue shards; 0 means one per processor.
     pub shards: usize,
+    /// What it does in a cluster.
+    pub role: Role,
+}
+
+/// What a node does in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Everything.
+    Full,
+    /// It votes on the topology and keeps no quorum queues.
+    Witness,
 }
 
 /// Where to listen; `None` is off.
@@ -81,17 +97,47 @@ pub struct Listeners {
     pub http: Option<Address>,
     /// Prometheus.
     pub metrics: Option<Address>,
-    /// Other nodes; unused.
+    /// Other nodes. If there are any, it is set.
     pub peer: Option<Address>,
 }
 
-/// The cluster; today at most this node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The cluster.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Cluster {
     /// What clients are told; the node's name if none was given.
     pub name: String,
-    /// Nodes, at most this one.
+    /// The name as it was given, on which nodes must agree; may be empty.
+    pub given_name: String,
+    /// Where the others reach this node, if the list of nodes says so.
+    pub advertised: Option<Address>,
+    /// The other nodes; none: the node is on its own.
     pub peers: Vec<Peer>,
+    /// Known to all nodes. If there are others, it is set.
+    pub secret: String,
+    /// A node that is not heard for so long counts as down.
+    pub silence_timeout: Duration,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, given_name: _, advertised: _, peers, secret: _, silence_timeout } = self;
+        f.debug_struct("Cluster")
+            .field("name", name)
+            .field("peers", peers)
+            .field("silence_timeout", silence_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Quorum queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuorumQueues {
+    /// Members of one that does not say how many it wants.
+    pub initial_group_size: u64,
+    /// How long messages wait for a leader with a majority.
+    pub publish_timeout: Duration,
+    /// How long the messages of a consumer are kept for it whose node is silent.
+    pub consumer_disconnected_timeout: Duration,
 }
 
 /// `NAME@ADDRESS:PORT`.
@@ -332,6 +378,10 @@ impl Effective {
         let node = Node {
             name: self.text("node.name"),
             shards: usize::try_from(self.count("node.shards")).expect("bounded to 256"),
+            role: match self.text("node.role").as_str() {
+                "witness" => Role::Witness,
+                _ => Role::Full,
+            },
         };
         if !is_node_name(&node.name) {
             let text =
@@ -349,18 +399,42 @@ impl Effective {
                 ),
             }
         }
-        if let Some(other) = peers.iter().find(|peer| peer.name != node.name) {
-            complain(
-                "cluster.peers",
-                format!(
-                    "cluster.peers: {} is another node than {}; clustering is not available in this version",
-                    other.name, node.name
-                ),
-            );
+        for (index, peer) in peers.iter().enumerate() {
+            if peers[..index].iter().any(|earlier| earlier.name == peer.name) {
+                complain("cluster.peers", format!("cluster.peers: {} is listed twice", peer.name));
+            }
         }
+        let own = peers.iter().find(|peer| peer.name == node.name);
+        let advertised = own.map(|peer| peer.address.clone());
+        peers.retain(|peer| peer.name != node.name);
         let cluster = Cluster {
             name: self.optional("cluster.name").unwrap_or_else(|| node.name.clone()),
+            given_name: self.text("cluster.name"),
+            advertised,
             peers,
+            secret: self.text("cluster.secret"),
+            silence_timeout: self.time("cluster.silence_timeout"),
+        };
+        if !cluster.peers.is_empty() {
+            if cluster.secret.len() < SECRET_MIN {
+                complain(
+                    "cluster.secret",
+                    format!(
+                        "cluster.secret: needs {SECRET_MIN} characters or more with cluster.peers"
+                    ),
+                );
+            }
+            if self.address("listeners.peer").is_none() {
+                complain(
+                    "listeners.peer",
+                    "listeners.peer: is needed with cluster.peers".to_owned(),
+                );
+            }
+        }
+        let quorum_queues = QuorumQueues {
+            initial_group_size: self.count("quorum_queue.initial_group_size"),
+            publish_timeout: self.time("quorum_queue.publish_timeout"),
+            consumer_disconnected_timeout: self.time("quorum_queue.consumer_disconnected_timeout"),
         };
 
         let listeners = Listeners {
@@ -375,6 +449,7 @@ impl Effective {
             ("listeners.amqps", &listeners.amqps),
             ("listeners.http", &listeners.http),
             ("listeners.metrics", &listeners.metrics),
+            ("listeners.peer", &listeners.peer),
         ];
         for (index, (name, place)) in places.iter().enumerate() {
             for (earlier, other) in &places[..index] {
@@ -510,6 +585,7 @@ impl Effective {
             data_dir: PathBuf::from(self.text("data_dir")),
             listeners,
             cluster,
+            quorum_queues,
             memory,
             disk: Disk { free_limit: self.size("disk.free_limit") },
             limits,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use amqp::mailbox::Mailbox;
 use amqp::request::{Error, Event};
@@ -11,6 +11,7 @@ use metadata::objects::Name;
 use model::id::ConnectionId;
 use parking_lot::Mutex;
 
+use crate::cluster::unique::Unique;
 use crate::gateway::Peer;
 use crate::origin::{InFlight, Origin};
 use crate::outlet::Outlet;
@@ -78,7 +79,7 @@ impl Record {
 /// See the module head.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    last_id: AtomicU64,
+    ids: Unique,
     open: Mutex<Open>,
 }
 
@@ -122,7 +123,12 @@ impl Connections {
     }
 
     fn next_id(&self) -> ConnectionId {
-        ConnectionId(self.last_id.fetch_add(1, Ordering::Relaxed) + 1)
+        ConnectionId(self.ids.next())
+    }
+
+    /// From now on connections are named as those of this start of this node.
+    pub(crate) fn belong_to(&self, node: u16, boot: u64) {
+        self.ids.belong_to(node, boot);
     }
 
     pub(crate) fn remove(&self, id: ConnectionId) {

@@ -322,7 +322,7 @@ impl Gateway {
         }
         // When the node stops they go with the next start.
         if !self.internal && !self.node.stopping.load(Ordering::Acquire) {
-            self.closing();
+            self.closing_later();
         }
     }
 
@@ -386,7 +386,7 @@ impl amqp::broker::Broker for Gateway {
 
     async fn disconnected(&mut self) {
         self.hand_on();
-        self.closing();
+        self.closing().await;
         self.disconnected = true;
     }
 

@@ -20,6 +20,7 @@ mod front;
 mod gateway;
 mod operator;
 
+mod cluster;
 mod router;
 mod topology;
 

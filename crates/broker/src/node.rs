@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use journal::journal::Journal;
 use metadata::refusal::Refusal;
 use metadata::state::State;
 use model::id::{ConsumerId, QueueId};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::accounts::Accounts;
+use crate::cluster::Cluster;
+use crate::cluster::unique::Unique;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::exchange_counts::ExchangeCounts;
@@ -26,7 +28,7 @@ use crate::shard::desk::Chore;
 use crate::shard::view::QueueView;
 use crate::shards::Shards;
 use crate::sizes::Sizes;
-use crate::topology::Topology;
+use crate::topology::{Gone, Topology};
 use crate::totals::Totals;
 
 /// Limits that gateways check, as configured.
@@ -59,7 +61,11 @@ pub(crate) struct Node {
     pub(crate) started_at_ms: u64,
     pub(crate) shards: Arc<Shards>,
     pub(crate) router: Arc<Router>,
-    pub(crate) topology: Topology,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) cluster: Arc<Cluster>,
+    /// Its number in the cluster; none as long as the cluster does not know it, and 0 if it is on
+    /// its own.
+    pub(crate) number: watch::Receiver<Option<u16>>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) accounts: Accounts,
@@ -75,13 +81,50 @@ pub(crate) struct Node {
     pub(crate) usage: watch::Receiver<Usage>,
     pub(crate) listening: parking_lot::Mutex<Vec<Listening>>,
     pub(crate) stopping: AtomicBool,
-    pub(crate) last_consumer: AtomicU64,
+    pub(crate) consumer_ids: Unique,
 }
 
 impl Node {
     /// A name for a new consumer.
     pub(crate) fn next_consumer(&self) -> ConsumerId {
-        ConsumerId(self.last_consumer.fetch_add(1, Ordering::Relaxed) + 1)
+        ConsumerId(self.consumer_ids.next())
+    }
+
+    /// Gives names of connections and consumers, once the node has its number.
+    pub(crate) async fn take_number(
+        self: Arc<Self>,
+        mut number: watch::Receiver<Option<u16>>,
+        boot: u64,
+    ) {
+        if let Ok(number) = number.wait_for(Option::is_some).await {
+            let number = number.unwrap_or_default();
+            self.connections.belong_to(number, boot);
+            self.consumer_ids.belong_to(number, boot);
+        }
+    }
+
+    /// Whether clients may come: the node's number is known.
+    pub(crate) fn is_joined(&self) -> bool {
+        self.number.borrow().is_some()
+    }
+
+    /// Closes the connections of users and virtual hosts that were deleted, here or through another
+    /// node.
+    pub(crate) async fn close_gone(self: Arc<Self>, mut gone: mpsc::UnboundedReceiver<Gone>) {
+        while let Some(gone) = gone.recv().await {
+            match gone {
+                Gone::Vhost(vhost) => {
+                    let reason = format!("vhost '{vhost}' is deleted");
+                    self.connections
+                        .close(&reason, |record| record.login().vhost.as_ref() == Some(&vhost));
+                }
+                Gone::User(user) => {
+                    let reason = format!("user '{user}' is deleted");
+                    self.connections
+                        .close(&reason, |record| record.login().user.as_ref() == Some(&user));
+                }
+            }
+        }
     }
 
     /// Whether the node may have one more queue.
@@ -119,10 +162,7 @@ impl Node {
     }
 
     /// Performs what shards cannot do themselves, until they are gone.
-    pub(crate) async fn do_chores(
-        self: Arc<Self>,
-        mut chores: tokio::sync::mpsc::UnboundedReceiver<Chore>,
-    ) {
+    pub(crate) async fn do_chores(self: Arc<Self>, mut chores: mpsc::UnboundedReceiver<Chore>) {
         while let Some(Chore::DeleteQueue { queue, why }) = chores.recv().await {
             if let Some(known) = self.router.state().queue_by_id(queue) {
                 tracing::debug!(queue = %known.name, vhost = %known.vhost, why, "queue deleted");

@@ -59,22 +59,6 @@ impl Operator {
             reply => Ok(reply),
         }
     }
-
-    /// What must follow from a change of the topology besides what the topology does itself.
-    fn follow_up(&self, outcome: &metadata::outcome::Outcome, command_deletes_user: bool) {
-        if let Some(vhost) = &outcome.vhost_deleted {
-            let reason = format!("vhost '{vhost}' is deleted");
-            self.node
-                .connections
-                .close(&reason, |record| record.login().vhost.as_ref() == Some(vhost));
-        }
-        if command_deletes_user && let Some(user) = &outcome.user_changed {
-            let reason = format!("user '{user}' is deleted");
-            self.node
-                .connections
-                .close(&reason, |record| record.login().user.as_ref() == Some(user));
-        }
-    }
 }
 
 /// An AMQP error as a refusal of the metadata machine, which is what the HTTP API answers by.
@@ -84,6 +68,7 @@ fn refusal(error: Error) -> Refusal {
         404 => Refusal::not_found(error.text),
         405 => Refusal::locked(error.text),
         530 => Refusal::not_allowed(error.text),
+        541 => Refusal::unavailable(error.text),
         _ if error.text.ends_with(" in use") || error.text.ends_with(" not empty") => {
             Refusal::in_use(error.text)
         }
@@ -97,9 +82,7 @@ impl ManagedNode for Operator {
     }
 
     async fn submit(&self, command: Command, _by: &str) -> Result<bool, Refusal> {
-        let deletes_user = matches!(command, Command::DeleteUser { .. });
         let outcome = self.node.topology.submit(command).await?;
-        self.follow_up(&outcome, deletes_user);
         Ok(outcome.created)
     }
 

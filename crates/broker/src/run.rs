@@ -38,20 +38,42 @@ pub fn run(config: Config, config_file: Option<PathBuf>) -> ExitCode {
 
 async fn live(config: Config, config_file: Option<PathBuf>) -> ExitCode {
     let patience = config.shutdown_timeout;
-    let mut started = match start::start(config, config_file) {
+    let mut started = match start::start_any(config, config_file).await {
         Ok(started) => started,
         Err(error) => return refuse(&error.to_string()),
     };
     let (stop, stopped) = watch::channel(false);
-    let listeners = match open_listeners(&started.node, &stopped).await {
+    // Operators can look at a node that is not in its cluster yet; clients come later.
+    let mut listeners = match open_operators_listeners(&started.node, &stopped).await {
         Ok(listeners) => listeners,
         Err(error) => {
             started.stop(patience).await;
             return refuse(&error);
         }
     };
-    tracing::info!(name = %started.node.config.node.name, "serving");
-    let good = wait(&mut started).await;
+    let node = Arc::clone(&started.node);
+    let serve = async {
+        let mut number = node.number.clone();
+        drop(number.wait_for(Option::is_some).await);
+        let opened = open_clients_listeners(&node).await?;
+        tracing::info!(name = %node.config.node.name, "serving");
+        Ok::<_, String>(opened)
+    };
+    let good = tokio::select! {
+        biased;
+        good = wait(&mut started) => good,
+        opened = serve => match opened {
+            Ok(opened) => {
+                listeners.extend(opened);
+                wait(&mut started).await
+            }
+            Err(error) => {
+                started.stop(patience).await;
+                return refuse(&error);
+            }
+        },
+    };
+    drop(node);
     tracing::info!("stopping");
     stop.send_replace(true);
     for listener in listeners {
@@ -86,12 +108,9 @@ async fn wait(started: &mut Started) -> bool {
     }
 }
 
-/// Opens all listeners that are configured, or none.
-async fn open_listeners(
-    node: &Arc<Node>,
-    stopped: &watch::Receiver<bool>,
-) -> Result<Vec<JoinHandle<()>>, String> {
-    let listeners = node.config.listeners.clone();
+/// Opens the listeners of clients that are configured, or none.
+async fn open_clients_listeners(node: &Arc<Node>) -> Result<Vec<JoinHandle<()>>, String> {
+    let listeners = &node.config.listeners;
     let mut tasks = Vec::new();
     if let Some(address) = &listeners.amqp {
         let listener = bind(node, "listeners.amqp", "amqp", address).await?;
@@ -107,6 +126,16 @@ async fn open_listeners(
         let front = Arc::new(Front::new(Arc::clone(node), true));
         tasks.push(tokio::spawn(listen(listener, Some(Arc::new(tls)), front)));
     }
+    Ok(tasks)
+}
+
+/// Opens the listeners of operators that are configured, or none.
+async fn open_operators_listeners(
+    node: &Arc<Node>,
+    stopped: &watch::Receiver<bool>,
+) -> Result<Vec<JoinHandle<()>>, String> {
+    let listeners = &node.config.listeners;
+    let mut tasks = Vec::new();
     let operator = Arc::new(Operator::new(Arc::clone(node)));
     if let Some(address) = &listeners.http {
         let listener = bind(node, "listeners.http", "http", address).await?;

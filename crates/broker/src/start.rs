@@ -1,11 +1,15 @@
 //! From a data directory to a running node, and back.
 //!
 //! ```text
-//!  store ─► journal ─► commands that the store lacks ─► first boot? ─► queues, from their streams
-//!        ─► shards ─► listeners                         stop: the same backwards
+//!  identity ─► journal ─► store ─┬─ alone: commands that the store lacks ─► first boot? ─┐
+//!                                └─ cluster: the metadata group, as far as it is known ──┴─► queues,
+//!  from their streams ─► shards ─► listeners                      stop: the same backwards
 //! ```
 
-use std::collections::HashMap;
+mod alone;
+mod together;
+
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,26 +19,29 @@ use std::time::Duration;
 use journal::disk::real::RealDisk;
 use journal::journal::Journal;
 use journal::listener::Listener;
-use journal::op::{Head, Lsn, Op, Payload};
+use journal::op::{Lsn, Op};
 use journal::recovery::Recovery;
-use metadata::access::password;
-use metadata::boot::{self, DefaultUser};
 use metadata::command::Command;
-use metadata::objects::parameter::GlobalParameter;
-use metadata::objects::user::HashingAlgorithm;
-use metadata::outcome::Outcome;
+use metadata::objects::queue::QueueKind;
 use metadata::state::State;
-use metadata::store::{self, Kv, Rocks};
+use metadata::store::{Kv, Rocks};
 use model::id::{QueueId, Seq, StreamId};
+use model::time::Millis;
+use quorum::group::GroupId;
+use quorum::recovered::Recovered;
+use quorum::watermark::Watermark;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::cluster::{Cluster, GROUP, identity};
 use crate::config::Config;
 use crate::exchange_counts::ExchangeCounts;
 use crate::limits::Budget;
 use crate::limits::usage::Usage;
-use crate::node::{Limits, Node};
+use crate::node::{Limits, Listening, Node};
 use crate::pressure::Pressure;
+use crate::replicated::fabric::Fabric;
+use crate::replicated::numbered::Sender;
 use crate::router::Router;
 use crate::shard::bodies::Weight;
 use crate::shard::command::{Batch, Command as ShardCommand};
@@ -43,7 +50,8 @@ use crate::shard::outboxes::Outboxes;
 use crate::shard::slot::Slot;
 use crate::shard::{self, Shard};
 use crate::shards::Shards;
-use crate::topology::{Parts, STREAM, Topology};
+use crate::start::alone::Metadata;
+use crate::topology::{Gone, Parts, Place, Topology};
 use crate::totals::{Counters, Totals};
 use crate::vital;
 
@@ -75,6 +83,7 @@ pub(crate) struct Started {
 struct Ear {
     shards: Arc<Shards>,
     durable: watch::Sender<Lsn>,
+    watermark: Arc<Watermark>,
     pressure: Arc<Pressure>,
     failed: watch::Sender<Option<String>>,
 }
@@ -83,6 +92,7 @@ impl Listener for Ear {
     fn durable(&self, lsn: Lsn) {
         tracing::trace!(target: "walk", "sync");
         self.durable.send_replace(lsn);
+        self.watermark.advance(lsn);
         self.shards.wake_all();
     }
 
@@ -97,153 +107,323 @@ impl Listener for Ear {
 
     fn failed(&self, error: &io::Error) {
         tracing::error!(%error, "the journal has failed; the node stops, since it can no longer keep what it confirms");
+        self.watermark.fail(error);
         self.failed.send_replace(Some(error.to_string()));
     }
+}
+
+/// What a node has before it knows its topology.
+struct Opened {
+    config: Config,
+    config_file: Option<PathBuf>,
+    budget: Budget,
+    me: Sender,
+    shards: Arc<Shards>,
+    pressure: Arc<Pressure>,
+    durable: watch::Receiver<Lsn>,
+    watermark: Arc<Watermark>,
+    failed_sender: watch::Sender<Option<String>>,
+    failed: watch::Receiver<Option<String>>,
+    journal: Arc<Journal>,
+    recovery: Recovery,
+    kv: Arc<Rocks>,
+    handed_out: Option<HashMap<QueueId, Seq>>,
+    totals: Arc<Totals>,
+    exchange_counts: Arc<ExchangeCounts>,
+}
+
+/// What it is then given to go on with.
+struct Ready {
+    router: Arc<Router>,
+    topology: Arc<Topology>,
+    cluster: Arc<Cluster>,
+    /// The node's number; none as long as the cluster does not know it.
+    number: watch::Receiver<Option<u16>>,
+    gone: mpsc::UnboundedReceiver<Gone>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 /// Opens the data directory and starts everything but listeners.
 ///
 /// # Errors
+/// What is wrong with the data directory, the store, the journal, or the address for other nodes.
+pub(crate) async fn start_any(
+    config: Config,
+    config_file: Option<PathBuf>,
+) -> Result<Started, StartError> {
+    if config.cluster.peers.is_empty() {
+        return start(config, config_file);
+    }
+    let opened = Opened::open(config, config_file)?;
+    let ready = together::join(&opened).await?;
+    opened.go_on(ready)
+}
+
+/// The same for a node on its own.
+///
+/// # Errors
 /// What is wrong with the data directory, the store or the journal.
 pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Started, StartError> {
-    let budget = Budget::detect(&config);
-    tracing::info!("{budget}");
-    std::fs::create_dir_all(&config.data_dir)
-        .map_err(|error| StartError(format!("data_dir {}: {error}", config.data_dir.display())))?;
-
-    let shard_count = if config.node.shards == 0 { budget.processors } else { config.node.shards };
-    let shards = Arc::new(Shards::new(shard_count));
-    let pressure = Arc::new(Pressure::new());
-    let (durable_sender, durable) = watch::channel(Lsn::default());
-    let (failed_sender, failed) = watch::channel(None);
-    let ear = Arc::new(Ear {
-        shards: Arc::clone(&shards),
-        durable: durable_sender,
-        pressure: Arc::clone(&pressure),
-        failed: failed_sender.clone(),
-    });
-
-    let mut options = journal::options::Options::new(config.data_dir.join("journal"));
-    options.segment_bytes = config.journal.segment_size;
-    options.reserve_segments = config.journal.reserve_segments;
-    options.sync_delay = config.journal.sync_delay;
-    options.write_delay = config.journal.write_delay;
-    let (journal, recovery) = Journal::open(options, Arc::new(RealDisk), ear)
-        .map_err(|error| StartError(error.to_string()))?;
-    let journal = Arc::new(journal);
-    log_recovery(&recovery);
-
-    let kv: Arc<Rocks> = Arc::new(
-        Rocks::open(&config.data_dir.join("metadata"))
-            .map_err(|error| StartError(error.to_string()))?,
-    );
-    // Taken out first: it is no object of the metadata.
-    let handed_out = take_handed_out(&*kv);
-    let mut metadata = Metadata::load(&*kv, &journal, &recovery)?;
+    let opened = Opened::open(config, config_file)?;
+    if opened.has_stream(GROUP.stream()) {
+        return Err(StartError(format!(
+            "data_dir {} belongs to a node of a cluster; cluster.peers must name the others",
+            opened.config.data_dir.display()
+        )));
+    }
+    let mut metadata = Metadata::load(&*opened.kv, &opened.journal, &opened.recovery)?;
     if metadata.state.vhosts().next().is_none() {
-        metadata.first_boot(&config)?;
+        for command in alone::first(&opened.config) {
+            metadata.run(command)?;
+        }
+        tracing::info!(vhost = %opened.config.first_start.vhost, "first start on an empty data directory");
     }
-    metadata.name_cluster()?;
+    if metadata.state.global_parameter(alone::CLUSTER_ID).is_none() {
+        metadata.run(alone::cluster_id())?;
+    }
     metadata.run(Command::Restarted)?;
-
     let Metadata { state, applied, .. } = metadata;
-    let totals = Arc::new(Totals::default());
-    let exchange_counts = Arc::new(ExchangeCounts::default());
     let router = Arc::new(Router::new(state.clone()));
-    let topology = Topology::new(
-        Parts {
-            router: Arc::clone(&router),
-            journal: Arc::clone(&journal),
-            shards: Arc::clone(&shards),
-            kv: Arc::clone(&kv) as Arc<dyn Kv>,
-            durable,
-            totals: Arc::clone(&totals),
-            exchange_counts: Arc::clone(&exchange_counts),
-            consumer_timeout: config.consumer_timeout.map(|timeout| {
-                model::time::Millis(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
-            }),
-        },
-        state.clone(),
-        applied,
-        0,
-    );
-    let restored = restore(&topology, &state, &journal, recovery, handed_out.as_ref(), &shards)?;
-
-    let (usage_sender, usage) = watch::channel(Usage::default());
-    let (alarms_sender, alarms) = watch::channel(crate::limits::alarms::Alarms::default());
-    let limits = Limits {
-        in_flight: usize::try_from(config.limits.publish_window).unwrap_or(usize::MAX),
-        connections: config.limits.connections,
-        channels: config.limits.channels,
-        queues: config.limits.queues,
-        loopback_users: config.auth.loopback_users.clone(),
-        anonymous_user: config.auth.anonymous_user.clone(),
-    };
-    let data_dir = config.data_dir.clone();
-    pressure.sampled(crate::limits::first_alarms(&budget, &data_dir));
-    let node = Arc::new(Node {
-        limits,
-        config_file,
-        budget: budget.clone(),
-        started_at_ms: shard::now().0,
-        shards: Arc::clone(&shards),
+    let (place, gone) = opened.place(None);
+    let topology = Topology::new(opened.parts(&router, place), state, applied, 0);
+    let cluster = Cluster::alone(opened.me, &opened.config.node.name, opened.host_parts());
+    let (_, number) = watch::channel(Some(0));
+    opened.go_on(Ready {
         router,
-        topology,
-        journal: Arc::clone(&journal),
-        totals: Arc::clone(&totals),
-        accounts: crate::accounts::Accounts::default(),
-        connections: crate::connections::Connections::default(),
-        reply_to: crate::reply_to::ReplyTo::default(),
-        exchange_counts,
-        sizes: crate::sizes::Sizes::default(),
-        publishers: AtomicU64::new(0),
-        consumers: Arc::default(),
-        pressure: Arc::clone(&pressure),
-        usage,
-        listening: parking_lot::Mutex::default(),
-        stopping: AtomicBool::new(false),
-        last_consumer: AtomicU64::new(0),
-        config,
-    });
+        topology: Arc::new(topology),
+        cluster: Arc::new(cluster),
+        number,
+        gone,
+        tasks: Vec::new(),
+    })
+}
 
-    let (chores, chores_to_do) = mpsc::unbounded_channel();
-    let bodies = Weight {
-        cached: budget.message_cache / shards.len() as u64,
-        only: budget.memory_limit / TRANSIENT_SHARE / shards.len() as u64,
-    };
-    let mut shard_tasks = Vec::new();
-    for (index, slots) in restored.into_iter().enumerate() {
-        let desk = Desk {
-            now: shard::now(),
-            outboxes: Outboxes::default(),
-            ops: Vec::new(),
-            effects: Vec::new(),
-            counted: Counters::default(),
-            weight: Weight::default(),
-            budget: bodies,
-            attached: std::collections::VecDeque::new(),
-            consumer_window: node.config.limits.consumer_window,
-            journal: Arc::clone(&journal),
-            inbox: Arc::clone(shards.inbox(index)),
+impl Opened {
+    fn open(config: Config, config_file: Option<PathBuf>) -> Result<Self, StartError> {
+        let budget = Budget::detect(&config);
+        tracing::info!("{budget}");
+        std::fs::create_dir_all(&config.data_dir).map_err(|error| {
+            StartError(format!("data_dir {}: {error}", config.data_dir.display()))
+        })?;
+        let is_new = !identity::exists(&config.data_dir);
+        let me = identity::raise(&config.data_dir).map_err(StartError)?;
+
+        let shard_count =
+            if config.node.shards == 0 { budget.processors } else { config.node.shards };
+        let shards = Arc::new(Shards::new(shard_count));
+        let pressure = Arc::new(Pressure::new());
+        let watermark = Arc::new(Watermark::default());
+        let (durable_sender, durable) = watch::channel(Lsn::default());
+        let (failed_sender, failed) = watch::channel(None);
+        let ear = Arc::new(Ear {
             shards: Arc::clone(&shards),
-            router: Arc::clone(&node.router),
-            fabric: Arc::new(crate::replicated::fabric::Nowhere),
-            publish_timeout: model::time::Millis(10_000),
-            chores: chores.clone(),
-            consumers: Arc::clone(&node.consumers),
+            durable: durable_sender,
+            watermark: Arc::clone(&watermark),
+            pressure: Arc::clone(&pressure),
+            failed: failed_sender.clone(),
+        });
+
+        let mut options = journal::options::Options::new(config.data_dir.join("journal"));
+        options.segment_bytes = config.journal.segment_size;
+        options.reserve_segments = config.journal.reserve_segments;
+        options.sync_delay = config.journal.sync_delay;
+        options.write_delay = config.journal.write_delay;
+        let (journal, recovery) = Journal::open(options, Arc::new(RealDisk), ear)
+            .map_err(|error| StartError(error.to_string()))?;
+        log_recovery(&recovery);
+
+        let kv: Arc<Rocks> = Arc::new(
+            Rocks::open(&config.data_dir.join("metadata"))
+                .map_err(|error| StartError(error.to_string()))?,
+        );
+        // Taken out first: it is no object of the metadata.
+        let handed_out = take_handed_out(&*kv);
+        let opened = Self {
+            config,
+            config_file,
+            budget,
+            me,
+            shards,
+            pressure,
+            durable,
+            watermark,
+            failed_sender,
+            failed,
+            journal: Arc::new(journal),
+            recovery,
+            kv,
+            handed_out,
+            totals: Arc::default(),
+            exchange_counts: Arc::default(),
         };
-        let shard = Shard::new(desk, Arc::clone(&totals), slots).run();
-        shard_tasks.push(vital::spawn("a shard", &failed_sender, shard));
+        if is_new && opened.has_stream(GROUP.stream()) {
+            // Under a new identity it would vote again on what it has voted on.
+            return Err(StartError(format!(
+                "data_dir {} has lost its identity file; restore it, or start with an empty \
+                 directory and let the node join again",
+                opened.config.data_dir.display()
+            )));
+        }
+        Ok(opened)
     }
-    let janitor = Arc::clone(&node).do_chores(chores_to_do);
-    let watch = crate::limits::watch(budget, data_dir, alarms_sender, usage_sender);
-    let tasks = vec![
-        vital::spawn("the alarms", &failed_sender, Arc::clone(&node).spread_alarms()),
-        vital::spawn("the watch of memory and disk", &failed_sender, watch),
-        vital::spawn("the watch's follower", &failed_sender, follow(alarms, pressure)),
-    ];
-    let janitor = vital::spawn("the janitor", &failed_sender, janitor);
-    Ok(Started { node, kv, shard_tasks, janitor, tasks, failed })
+
+    fn has_stream(&self, stream: StreamId) -> bool {
+        self.recovery.streams().iter().any(|known| known.stream == stream && known.records > 0)
+    }
+
+    fn place(
+        &self,
+        proposer: Option<Arc<crate::cluster::proposer::Proposer>>,
+    ) -> (Place, mpsc::UnboundedReceiver<Gone>) {
+        let (gone, to_close) = mpsc::unbounded_channel();
+        let group_size = self.config.quorum_queues.initial_group_size;
+        (Place { me: self.me.node, group_size, proposer, gone }, to_close)
+    }
+
+    fn parts(&self, router: &Arc<Router>, place: Place) -> Parts {
+        Parts {
+            router: Arc::clone(router),
+            journal: Arc::clone(&self.journal),
+            shards: Arc::clone(&self.shards),
+            kv: Arc::clone(&self.kv) as Arc<dyn Kv>,
+            durable: self.durable.clone(),
+            totals: Arc::clone(&self.totals),
+            exchange_counts: Arc::clone(&self.exchange_counts),
+            consumer_timeout: self.config.consumer_timeout.map(millis),
+            place,
+        }
+    }
+
+    fn host_parts(&self) -> crate::cluster::HostParts {
+        crate::cluster::HostParts {
+            journal: Arc::clone(&self.journal),
+            watermark: Arc::clone(&self.watermark),
+            shards: Arc::clone(&self.shards),
+            patience: self.config.quorum_queues.consumer_disconnected_timeout,
+        }
+    }
+
+    /// Fills the queues and starts the shards.
+    fn go_on(self, ready: Ready) -> Result<Started, StartError> {
+        let Self {
+            config,
+            config_file,
+            budget,
+            me,
+            shards,
+            pressure,
+            failed_sender,
+            failed,
+            journal,
+            recovery,
+            kv,
+            handed_out,
+            totals,
+            exchange_counts,
+            ..
+        } = self;
+        let Ready { router, topology, cluster, number, gone, tasks: more_tasks } = ready;
+        let state = topology.begin();
+        let Restored { shards: restored, groups, strays } =
+            restore(&topology, &state, &journal, recovery, handed_out.as_ref(), &shards)?;
+        cluster.recovered.lock().extend(groups);
+        for queue in state.all_queues().filter(|queue| topology.is_of_cluster(queue)) {
+            let open = ShardCommand::Open(Box::new(topology.profile(&state, queue)));
+            shards.post(queue.id, Batch::one(open));
+        }
+        cluster.found_strays(strays);
+
+        let (usage_sender, usage) = watch::channel(Usage::default());
+        let (alarms_sender, alarms) = watch::channel(crate::limits::alarms::Alarms::default());
+        let limits = Limits {
+            in_flight: usize::try_from(config.limits.publish_window).unwrap_or(usize::MAX),
+            connections: config.limits.connections,
+            channels: config.limits.channels,
+            queues: config.limits.queues,
+            loopback_users: config.auth.loopback_users.clone(),
+            anonymous_user: config.auth.anonymous_user.clone(),
+        };
+        let data_dir = config.data_dir.clone();
+        pressure.sampled(crate::limits::first_alarms(&budget, &data_dir));
+        let node = Arc::new(Node {
+            limits,
+            config_file,
+            budget: budget.clone(),
+            started_at_ms: shard::now().0,
+            shards: Arc::clone(&shards),
+            router,
+            topology,
+            cluster,
+            number: number.clone(),
+            journal: Arc::clone(&journal),
+            totals: Arc::clone(&totals),
+            accounts: crate::accounts::Accounts::default(),
+            connections: crate::connections::Connections::default(),
+            reply_to: crate::reply_to::ReplyTo::default(),
+            exchange_counts,
+            sizes: crate::sizes::Sizes::default(),
+            publishers: AtomicU64::new(0),
+            consumers: Arc::default(),
+            pressure: Arc::clone(&pressure),
+            usage,
+            listening: parking_lot::Mutex::default(),
+            stopping: AtomicBool::new(false),
+            consumer_ids: crate::cluster::unique::Unique::default(),
+            config,
+        });
+        if let Some(links) = node.cluster.road.links() {
+            let address = links.local_addr();
+            node.listening.lock().push(Listening { protocol: "clustering", address });
+        }
+        let named = Arc::clone(&node).take_number(number, me.boot);
+        let close = Arc::clone(&node).close_gone(gone);
+
+        let (chores, chores_to_do) = mpsc::unbounded_channel();
+        let bodies = Weight {
+            cached: budget.message_cache / shards.len() as u64,
+            only: budget.memory_limit / TRANSIENT_SHARE / shards.len() as u64,
+        };
+        let mut shard_tasks = Vec::new();
+        for (index, slots) in restored.into_iter().enumerate() {
+            let desk = Desk {
+                now: shard::now(),
+                outboxes: Outboxes::default(),
+                ops: Vec::new(),
+                effects: Vec::new(),
+                counted: Counters::default(),
+                weight: Weight::default(),
+                budget: bodies,
+                attached: std::collections::VecDeque::new(),
+                consumer_window: node.config.limits.consumer_window,
+                journal: Arc::clone(&journal),
+                inbox: Arc::clone(shards.inbox(index)),
+                shards: Arc::clone(&shards),
+                router: Arc::clone(&node.router),
+                fabric: Arc::clone(&node.cluster) as Arc<dyn Fabric>,
+                publish_timeout: millis(node.config.quorum_queues.publish_timeout),
+                chores: chores.clone(),
+                consumers: Arc::clone(&node.consumers),
+            };
+            let shard = Shard::new(desk, Arc::clone(&totals), slots).run();
+            shard_tasks.push(vital::spawn("a shard", &failed_sender, shard));
+        }
+        let janitor = Arc::clone(&node).do_chores(chores_to_do);
+        let watch = crate::limits::watch(budget, data_dir, alarms_sender, usage_sender);
+        let mut tasks = vec![
+            vital::spawn("the node's number", &failed_sender, named),
+            vital::spawn("what closes connections", &failed_sender, close),
+            vital::spawn("the alarms", &failed_sender, Arc::clone(&node).spread_alarms()),
+            vital::spawn("the watch of memory and disk", &failed_sender, watch),
+            vital::spawn("the watch's follower", &failed_sender, follow(alarms, pressure)),
+        ];
+        tasks.extend(more_tasks);
+        let janitor = vital::spawn("the janitor", &failed_sender, janitor);
+        Ok(Started { node, kv, shard_tasks, janitor, tasks, failed })
+    }
+}
+
+fn millis(span: Duration) -> Millis {
+    Millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 
 async fn follow(
@@ -276,100 +456,17 @@ fn log_recovery(recovery: &Recovery) {
     }
 }
 
-/// The metadata machine before anybody else uses it.
-struct Metadata<'a> {
-    kv: &'a dyn Kv,
-    journal: &'a Journal,
-    state: State,
-    applied: u64,
+/// What the journal had of queues.
+struct Restored {
+    /// The queues of each shard.
+    shards: Vec<Vec<Slot>>,
+    /// The records of quorum queues, which are their Raft groups'.
+    groups: BTreeMap<GroupId, Recovered>,
+    /// Streams of no queue.
+    strays: Vec<StreamId>,
 }
 
-impl<'a> Metadata<'a> {
-    /// What the store has, and the commands of the journal that it lacks.
-    fn load(kv: &'a dyn Kv, journal: &'a Journal, recovery: &Recovery) -> Result<Self, StartError> {
-        let failed = |error: store::Failure| StartError(error.to_string());
-        let (state, applied) = store::load(kv).map_err(failed)?.unwrap_or((State::new(), 0));
-        let mut metadata = Self { kv, journal, state, applied };
-        let highest = recovery
-            .streams()
-            .iter()
-            .find(|known| known.stream == STREAM)
-            .map_or(0, |known| known.highest.0);
-        if applied > highest {
-            // A power cut took records that the store had already seen. The commands to come will
-            // follow a gap, so what fills it must not be lost with the next power cut.
-            kv.flush().map_err(failed)?;
-        }
-        let seqs: Vec<Seq> = (applied + 1..=highest).map(Seq).collect();
-        let mut read = Vec::with_capacity(seqs.len());
-        journal.read(STREAM, &seqs, &mut read);
-        for (seq, bytes) in seqs.into_iter().zip(read) {
-            let bytes = bytes.map_err(|error| {
-                StartError(format!(
-                    "metadata command {seq} cannot be read from the journal: {error}; \
-                     restore the data directory from a backup"
-                ))
-            })?;
-            let command = Command::decode(&bytes)
-                .map_err(|error| StartError(format!("metadata command {seq}: {}", error.reason)))?;
-            // It was accepted when it was written.
-            let outcome = metadata.state.apply(command).unwrap_or_default();
-            metadata.applied = seq.0;
-            metadata.save(&outcome)?;
-        }
-        Ok(metadata)
-    }
-
-    fn save(&self, outcome: &Outcome) -> Result<(), StartError> {
-        store::save(self.kv, outcome, self.applied).map_err(|error| StartError(error.to_string()))
-    }
-
-    fn run(&mut self, command: Command) -> Result<(), StartError> {
-        let payload = Payload::Bytes(command.encode());
-        let outcome =
-            self.state.apply(command).map_err(|refusal| StartError(refusal.to_string()))?;
-        self.applied += 1;
-        let put =
-            Op::Put { stream: STREAM, seq: Seq(self.applied), head: Head::default(), payload };
-        self.journal.submit(vec![put]);
-        self.save(&outcome)
-    }
-
-    /// Gives the node a name that stays, by which monitoring tells one cluster from another.
-    fn name_cluster(&mut self) -> Result<(), StartError> {
-        const NAME: &str = "internal_cluster_id";
-        if self.state.global_parameter(NAME).is_some() {
-            return Ok(());
-        }
-        let value = format!("leveret-cluster-id-{:032x}", rand::random::<u128>());
-        let parameter = GlobalParameter { name: NAME.into(), value: value.into() };
-        self.run(Command::PutGlobalParameter(parameter))
-    }
-
-    fn first_boot(&mut self, config: &Config) -> Result<(), StartError> {
-        let first = &config.first_start;
-        let (name, password) = match &first.user {
-            Some(user) => (user.as_str(), first.password.as_bytes()),
-            None => ("", &b""[..]),
-        };
-        let salt: [u8; password::SALT_LEN] = rand::random();
-        let user = DefaultUser {
-            name: name.into(),
-            password_hash: password::hash(HashingAlgorithm::Sha256, salt, password),
-            tags: vec!["administrator".to_owned()],
-        };
-        for command in boot::commands(&first.vhost, user) {
-            let about_user = matches!(command, Command::PutUser(_) | Command::PutPermission(_));
-            if !about_user || first.user.is_some() {
-                self.run(command)?;
-            }
-        }
-        tracing::info!(vhost = %first.vhost, user = name, "first start on an empty data directory");
-        Ok(())
-    }
-}
-
-/// Fills the durable queues from their streams; streams without a queue are dropped.
+/// Fills the durable queues from their streams.
 fn restore(
     topology: &Topology,
     state: &State,
@@ -377,23 +474,32 @@ fn restore(
     recovery: Recovery,
     handed_out: Option<&HashMap<QueueId, Seq>>,
     shards: &Shards,
-) -> Result<Vec<Vec<Slot>>, StartError> {
+) -> Result<Restored, StartError> {
     let now = shard::now();
     // Without the marks of a clean stop any message may have been handed out.
     let marks = handed_out.filter(|_| recovery.clean());
     let mut slots: HashMap<StreamId, Slot> = HashMap::new();
     let mut ops = Vec::new();
-    for known in recovery.streams() {
-        if known.stream.0 >= State::FIRST_QUEUE.0
-            && state.queue_by_id(QueueId(known.stream.0)).is_none()
-        {
-            ops.push(Op::Drop { stream: known.stream });
-        }
-    }
+    let strays = recovery
+        .streams()
+        .iter()
+        .map(|known| known.stream)
+        .filter(|stream| {
+            stream.0 >= State::FIRST_QUEUE.0 && state.queue_by_id(QueueId(stream.0)).is_none()
+        })
+        .collect();
+    let mut groups: BTreeMap<GroupId, Recovered> = BTreeMap::new();
     let highest: HashMap<StreamId, Seq> =
         recovery.streams().iter().map(|known| (known.stream, known.highest)).collect();
     for queue in state.all_queues() {
         let stream = StreamId::from(queue.id);
+        if queue.kind == QueueKind::Quorum {
+            let highest = highest.get(&stream).copied().unwrap_or(Seq(0));
+            groups.insert(GroupId::from(queue.id), Recovered::new(highest));
+        }
+        if topology.is_of_cluster(queue) {
+            continue;
+        }
         let profile = topology.profile(state, queue);
         let next = highest.get(&stream).map_or(Seq(1), |highest| highest.next());
         let mark = marks.map(|marks| marks.get(&queue.id).copied().unwrap_or(Seq(0)));
@@ -401,7 +507,10 @@ fn restore(
     }
     let mut last: Option<(StreamId, Slot)> = None;
     recovery
-        .for_each(|stream, seq, head, _| {
+        .for_each(|stream, seq, head, bytes| {
+            if let Some(group) = groups.get_mut(&GroupId(stream.0)) {
+                return group.note(seq, head, bytes);
+            }
             if last.as_ref().is_none_or(|(current, _)| *current != stream) {
                 if let Some((current, slot)) = last.take() {
                     slots.insert(current, slot);
@@ -427,7 +536,7 @@ fn restore(
     for slot in slots.into_values() {
         by_shard[shards.index_of(slot.profile.id)].push(slot);
     }
-    Ok(by_shard)
+    Ok(Restored { shards: by_shard, groups, strays })
 }
 
 /// Reads and forgets the marks of the last stop; `None` if it left none.
@@ -480,6 +589,7 @@ impl Started {
         if tokio::time::timeout(patience, janitor).await.is_err() {
             tracing::warn!("deletions of queues did not end in time");
         }
+        node.cluster.stop().await;
         node.topology.flush_all();
         if let Err(error) = kv.put(HANDED_OUT, &handed_out).and_then(|()| kv.flush()) {
             tracing::error!(%error, "cannot write the metadata store");

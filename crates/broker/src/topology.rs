@@ -1,32 +1,43 @@
 //! The owner of the metadata machine on this node.
 //!
 //! ```text
-//!  command ─► State::apply ─► journal (stream 1) ─► store ─► shards ─► snapshot
-//!             └────────── one at a time, under one lock ──────────┘      then: wait for the sync
+//!  alone    command ─► State::apply ─► journal (stream 1) ─► store ─► shards ─► snapshot
+//!                      └────────── one at a time, under one lock ──────────┘   then: wait for the sync
+//!  cluster  command ─► proposer ─► log of the metadata group ─► State::apply ─► shards ─► snapshot
 //! ```
 //!
-//! Every accepted command is a record of the journal, in the order in which it was applied, so that
+//! In a cluster the state is what the last checkpoint of the group and the log after it come to; the
+//! store is not used then. A node on its own: every accepted command is a record of the journal, in the order in which it was applied, so that
 //! a replay gives every queue the id that it had. Who waits for the sync is decided by what the
 //! command is about: a transient queue needs none. RocksDB is written without sync; what it has
 //! flushed, the journal may forget.
 
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use journal::journal::Journal;
 use journal::op::{Head, Lsn, Op, Payload};
 use metadata::command::Command;
+use metadata::objects::Name;
 use metadata::objects::binding::{Binding, Destination};
-use metadata::objects::queue::Queue;
+use metadata::objects::queue::{Queue, QueueKind};
 use metadata::outcome::Outcome;
+use metadata::placement;
 use metadata::refusal::Refusal;
 use metadata::state::State;
-use metadata::store::{self, Kv};
-use model::id::{QueueId, Seq, StreamId};
+use metadata::store::{self, Kv, dump};
+use model::id::{NodeId, QueueId, Seq, StreamId};
 use parking_lot::Mutex;
 use queue::settings::{Overflow, Settings, Style};
-use tokio::sync::watch;
+use quorum::member::Committed;
+use tokio::sync::{mpsc, watch};
 
+use crate::cluster::proposal::Proposal;
+use crate::cluster::proposer::{Answer, Proposer};
 use crate::exchange_counts::ExchangeCounts;
+use crate::replicated::numbered::{Ledger, Sender, Verdict};
 use crate::router::Router;
 use crate::shard::command::{Batch, Command as ShardCommand};
 use crate::shard::profile::{DeadLetterTarget, Profile};
@@ -37,6 +48,8 @@ use crate::totals::{Counters, Totals};
 pub(crate) const STREAM: StreamId = StreamId(1);
 /// After so many commands the store is flushed, and the journal forgets them.
 const COMMANDS_PER_FLUSH: u64 = 4096;
+/// The version of checkpoints of the metadata group.
+const CHECKPOINT: u8 = 1;
 
 /// See the module head.
 pub(crate) struct Topology {
@@ -49,11 +62,45 @@ pub(crate) struct Topology {
     totals: Arc<Totals>,
     exchange_counts: Arc<ExchangeCounts>,
     consumer_timeout: Option<model::time::Millis>,
+    place: Place,
+}
+
+/// Where this node stands among others.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) me: NodeId,
+    /// Members of a quorum queue that does not say how many it wants.
+    pub(crate) group_size: u64,
+    /// The way into the group's log; `None`: the node is on its own.
+    pub(crate) proposer: Option<Arc<Proposer>>,
+    /// Where it is told whose connections have to be closed, in a cluster.
+    pub(crate) gone: mpsc::UnboundedSender<Gone>,
+}
+
+/// Something whose connections have to be closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Gone {
+    Vhost(Name),
+    User(Name),
+}
+
+/// What became of a command that stood in the group's log.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    /// It was carried out or refused, at this index.
+    Done { sender: Sender, number: u64, index: u64, answer: Answer },
+    /// The log lacks this number of the sender, and what follows it was left out.
+    Missing { sender: Sender, number: u64 },
 }
 
 struct Inner {
     state: State,
+    /// Commands of the journal, or the index in the group's log.
     applied: u64,
+    /// Numbers of commands in the group's log.
+    ledger: Ledger,
+    /// The node is starting: shards get what there is from the state, not change by change.
+    starting: bool,
     /// Up to here the journal has been told to forget.
     flushed: u64,
     /// A write to the store has failed. What comes after must not be written without it, or the
@@ -78,11 +125,12 @@ pub(crate) struct Parts {
     pub(crate) exchange_counts: Arc<ExchangeCounts>,
     /// For queues and consumers that say nothing themselves.
     pub(crate) consumer_timeout: Option<model::time::Millis>,
+    pub(crate) place: Place,
 }
 
 impl Topology {
     /// The topology as recovered: `applied` commands are in `state`, `flushed` of them in the
-    /// store for good.
+    /// store for good. Shards hear of nothing before [`Topology::begin`].
     pub(crate) fn new(parts: Parts, state: State, applied: u64, flushed: u64) -> Self {
         let Parts {
             router,
@@ -93,8 +141,16 @@ impl Topology {
             totals,
             exchange_counts,
             consumer_timeout,
+            place,
         } = parts;
-        let inner = Mutex::new(Inner { state, applied, flushed, behind: false });
+        let inner = Mutex::new(Inner {
+            state,
+            applied,
+            ledger: Ledger::default(),
+            starting: true,
+            flushed,
+            behind: false,
+        });
         Self {
             inner,
             router,
@@ -105,18 +161,37 @@ impl Topology {
             totals,
             exchange_counts,
             consumer_timeout,
+            place,
         }
     }
 
-    /// Applies a command. When it returns, the change is in force and, if it is about something
-    /// durable, on the disk.
+    /// The snapshot of now.
+    pub(crate) fn state(&self) -> Arc<State> {
+        self.router.state()
+    }
+
+    /// What the shards have to begin with. From now on they are told of every change.
+    pub(crate) fn begin(&self) -> State {
+        let mut inner = self.inner.lock();
+        inner.starting = false;
+        inner.state.clone()
+    }
+
+    /// Whether changes can be made now, as far as this node knows.
+    pub(crate) fn is_available(&self) -> bool {
+        self.place.proposer.as_ref().is_none_or(|proposer| proposer.is_available())
+    }
+
+    /// Makes a change. When it returns, the change is in force and, if it is about something
+    /// durable, on the disk: of this node, or of a majority.
     ///
     /// If the future is dropped the change still happens.
     ///
     /// # Errors
-    /// The machine's refusal; nothing has changed.
+    /// The machine's refusal; nothing has changed. In a cluster also that no majority can be
+    /// reached; then the change may still happen if it was under way.
     pub(crate) async fn submit(&self, command: Command) -> Result<Outcome, Refusal> {
-        let (outcome, lsn) = self.apply(command)?;
+        let (outcome, lsn) = self.change(command).await?;
         if let Some(lsn) = lsn {
             self.durable(lsn).await;
         }
@@ -128,12 +203,49 @@ impl Topology {
         drop(self.durable.clone().wait_for(|durable| *durable >= lsn).await);
     }
 
-    /// Applies a command. It is in force when this returns; if there is an [`Lsn`], nobody may be
-    /// told before [`Topology::durable`] of it.
+    /// Makes a change. It is in force when this returns; if there is an [`Lsn`], nobody may be told
+    /// before [`Topology::durable`] of it.
     ///
     /// # Errors
-    /// The machine's refusal; nothing has changed.
-    pub(crate) fn apply(&self, command: Command) -> Result<(Outcome, Option<Lsn>), Refusal> {
+    /// Those of [`Topology::submit`].
+    pub(crate) async fn change(&self, command: Command) -> Result<(Outcome, Option<Lsn>), Refusal> {
+        let command = self.placed(command);
+        let Some(proposer) = &self.place.proposer else { return self.apply(command) };
+        let outcome = proposer.submit(command.encode(), is_lasting(&command)).await?;
+        Ok((outcome, None))
+    }
+
+    /// Makes a change that nobody waits for.
+    pub(crate) fn order(&self, command: Command) {
+        match &self.place.proposer {
+            Some(proposer) => proposer.order(command.encode()),
+            None => {
+                if let Err(refusal) = self.apply(command) {
+                    tracing::error!(%refusal, "cannot change the topology");
+                }
+            }
+        }
+    }
+
+    /// Says where a queue that is declared here shall be.
+    fn placed(&self, mut command: Command) -> Command {
+        if let Command::DeclareQueue(declare) = &mut command {
+            let Place { me, group_size, proposer, .. } = &self.place;
+            let state = self.router.state();
+            if state.kind_of_new_queue(declare) == QueueKind::Quorum {
+                let (vhost, name) = (&declare.vhost, &declare.name);
+                declare.members =
+                    placement::members(&state, *me, vhost, name, &declare.arguments, *group_size);
+            }
+            if proposer.is_some() {
+                declare.home = *me;
+            }
+        }
+        command
+    }
+
+    /// Applies a command of a node on its own.
+    fn apply(&self, command: Command) -> Result<(Outcome, Option<Lsn>), Refusal> {
         let encoded = command.encode();
         let mut inner = self.inner.lock();
         let durable = needs_sync(&inner.state, &command);
@@ -162,10 +274,129 @@ impl Topology {
         // First the shards: who sees a new queue in the snapshot may post to it at once.
         self.act(&inner.state, &outcome);
         self.router.publish(inner.state.clone());
-        for exchange in &outcome.exchanges_deleted {
-            self.exchange_counts.forget(&exchange.vhost, &exchange.name);
-        }
         Ok((outcome, durable.then_some(lsn)))
+    }
+
+    /// Applies entries of the group's log.
+    ///
+    /// # Errors
+    /// An entry is not what this version writes: to go on without it would make this node differ
+    /// from the others.
+    pub(crate) fn commit(&self, entries: &[Committed]) -> Result<Vec<Fate>, String> {
+        let mut fates = Vec::new();
+        let mut inner = self.inner.lock();
+        for entry in entries {
+            inner.applied = entry.index;
+            if entry.payload.is_empty() {
+                continue;
+            }
+            let unreadable = |error: &dyn std::fmt::Display| {
+                format!("entry {} of the metadata group cannot be applied: {error}", entry.index)
+            };
+            let proposal =
+                Proposal::decode(entry.payload.clone()).map_err(|error| unreadable(&error))?;
+            let Proposal { sender, first, commands } = proposal;
+            for (number, bytes) in (first..).zip(commands) {
+                match inner.ledger.take(sender, number) {
+                    Verdict::Repeat => continue,
+                    Verdict::Gap { expected } => {
+                        fates.push(Fate::Missing { sender, number: expected });
+                        break;
+                    }
+                    Verdict::New => {}
+                }
+                let answer = if bytes.is_empty() {
+                    Ok(Outcome::default())
+                } else {
+                    let command =
+                        Command::decode(&bytes).map_err(|error| unreadable(&error.reason))?;
+                    self.perform(&mut inner, command)
+                };
+                fates.push(Fate::Done { sender, number, index: entry.index, answer });
+            }
+        }
+        // Once for all of them: who waits for an outcome hears it after this.
+        self.router.publish(inner.state.clone());
+        Ok(fates)
+    }
+
+    fn perform(&self, inner: &mut Inner, command: Command) -> Answer {
+        if let Command::PutNode(put) = &command {
+            inner.ledger.forget_before(Sender { node: NodeId(put.id), boot: put.boot });
+        }
+        let mut changed = inner.state.clone();
+        // A defect meets every node alike; none of them may fall because of it.
+        let performed = std::panic::catch_unwind(AssertUnwindSafe(|| changed.apply(command)));
+        let outcome = performed.unwrap_or_else(|_| {
+            Err(Refusal::unavailable("metadata: the change has met a defect of the broker"))
+        })?;
+        inner.state = changed;
+        if !inner.starting {
+            self.act(&inner.state, &outcome);
+            self.tell_gone(&inner.state, &outcome);
+        }
+        Ok(outcome)
+    }
+
+    fn tell_gone(&self, state: &State, outcome: &Outcome) {
+        let user = outcome.user_changed.iter().filter(|user| state.user(user).is_none());
+        let gone = user.map(|user| Gone::User(Name::clone(user)));
+        for gone in
+            gone.chain(outcome.vhost_deleted.iter().map(|vhost| Gone::Vhost(Name::clone(vhost))))
+        {
+            // Nobody listens any more when the node stops.
+            drop(self.place.gone.send(gone));
+        }
+    }
+
+    /// The state after everything that was committed, for the group's checkpoint.
+    pub(crate) fn checkpoint(&self) -> Bytes {
+        let inner = self.inner.lock();
+        let (state, ledger) = (inner.state.clone(), inner.ledger.clone());
+        drop(inner);
+        let mut out = BytesMut::new();
+        out.put_u8(CHECKPOINT);
+        let entries = ledger.entries();
+        out.put_u32_le(u32::try_from(entries.len()).expect("nodes are few"));
+        for (sender, last) in entries {
+            [sender.node.0, sender.boot, last]
+                .into_iter()
+                .for_each(|number| out.put_u64_le(number));
+        }
+        dump::write(&state, &mut out);
+        out.freeze()
+    }
+
+    /// Goes on with a checkpoint, of this node or of another one.
+    ///
+    /// # Errors
+    /// It is not what this version writes.
+    pub(crate) fn install(&self, index: u64, mut checkpoint: Bytes) -> Result<Ledger, String> {
+        let cut = |_| "a checkpoint of the metadata group is cut off".to_owned();
+        match checkpoint.try_get_u8().map_err(cut)? {
+            CHECKPOINT => {}
+            other => {
+                return Err(format!(
+                    "a checkpoint of version {other}; this node knows {CHECKPOINT}"
+                ));
+            }
+        }
+        let mut entries = Vec::new();
+        for _ in 0..checkpoint.try_get_u32_le().map_err(cut)? {
+            let mut number = || checkpoint.try_get_u64_le().map_err(cut);
+            let sender = Sender { node: NodeId(number()?), boot: number()? };
+            entries.push((sender, number()?));
+        }
+        let ledger = Ledger::restore(entries);
+        let state = dump::read(&checkpoint).map_err(|failure| failure.reason)?;
+        let mut inner = self.inner.lock();
+        let outcome = difference(&inner.state, &state);
+        (inner.state, inner.ledger, inner.applied) = (state, ledger.clone(), index);
+        if !inner.starting {
+            self.act(&inner.state, &outcome);
+        }
+        self.router.publish(inner.state.clone());
+        Ok(ledger)
     }
 
     /// Brings the store to the disk and lets the journal forget what is in it.
@@ -189,7 +420,9 @@ impl Topology {
 
     /// The same before the node stops.
     pub(crate) fn flush_all(&self) {
-        self.flush(&mut self.inner.lock());
+        if self.place.proposer.is_none() {
+            self.flush(&mut self.inner.lock());
+        }
     }
 
     /// Tells the shards what has changed.
@@ -201,6 +434,10 @@ impl Topology {
         }
         for queue in &outcome.queues_deleted {
             counted.queues_deleted += 1;
+            if self.is_of_cluster(queue) {
+                self.post(queue.id, ShardCommand::Remove { queue: queue.id });
+                continue;
+            }
             let (answer, _) = tokio::sync::oneshot::channel();
             let delete =
                 ShardCommand::Delete { queue: queue.id, if_unused: false, if_empty: false, answer };
@@ -213,10 +450,18 @@ impl Topology {
             }
         }
         self.totals.add(&mut counted);
+        for exchange in &outcome.exchanges_deleted {
+            self.exchange_counts.forget(&exchange.vhost, &exchange.name);
+        }
     }
 
     fn post(&self, queue: QueueId, command: ShardCommand) {
         self.shards.post(queue, Batch::one(command));
+    }
+
+    /// Whether this node reaches a queue through the cluster: it is replicated, or kept elsewhere.
+    pub(crate) fn is_of_cluster(&self, queue: &Queue) -> bool {
+        queue.kind == QueueKind::Quorum || (queue.home != NodeId(0) && queue.home != self.place.me)
     }
 
     /// What its shard needs to know of a queue.
@@ -231,6 +476,8 @@ impl Topology {
             vhost: Arc::clone(&queue.vhost),
             name: Arc::clone(&queue.name),
             durable: queue.durable,
+            home: queue.home,
+            quorum: (queue.kind == QueueKind::Quorum).then(|| queue.members.clone()),
             settings: Settings {
                 max_length: effective.max_length,
                 max_length_bytes: effective.max_bytes,
@@ -249,13 +496,39 @@ impl Topology {
                 single_active_consumer: effective.single_active_consumer,
                 consumer_timeout: effective.consumer_timeout.or(self.consumer_timeout),
                 auto_delete: queue.auto_delete,
-                ..Settings::new(Style::Classic)
+                ..Settings::new(match queue.kind {
+                    QueueKind::Classic => Style::Classic,
+                    QueueKind::Quorum => Style::Quorum,
+                })
             },
             dead_letter,
-            home: model::id::NodeId(0),
-            quorum: None,
         }
     }
+}
+
+/// Whether a change must happen even if it is late: the queues' shards have done their part, or
+/// nobody is left who could ask again.
+fn is_lasting(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::DeleteQueue { id: Some(_), .. } | Command::DeleteExclusiveQueues { .. }
+    )
+}
+
+/// What shards have to hear when one state takes the place of another.
+fn difference(before: &State, after: &State) -> Outcome {
+    let known: BTreeSet<QueueId> = before.all_queues().map(|queue| queue.id).collect();
+    let mut outcome = Outcome::default();
+    for queue in after.all_queues() {
+        if known.contains(&queue.id) {
+            outcome.queues_changed.push(queue.id);
+        } else {
+            outcome.queues_created.push(Arc::clone(queue));
+        }
+    }
+    let gone = before.all_queues().filter(|queue| after.queue_by_id(queue.id).is_none());
+    outcome.queues_deleted.extend(gone.map(Arc::clone));
+    outcome
 }
 
 /// Whether a client may expect that the change outlives a power cut.

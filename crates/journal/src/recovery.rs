@@ -139,7 +139,28 @@ impl Recovery {
     ///
     /// # Errors
     /// If the file system fails.
-    pub fn for_each(self, mut visit: impl FnMut(StreamId, Seq, &[u8], u32)) -> io::Result<()> {
+    pub fn for_each(self, visit: impl FnMut(StreamId, Seq, &[u8], u32)) -> io::Result<()> {
+        self.visit(visit)
+    }
+
+    /// Visits the records of one stream, as [`Recovery::for_each`] does; the others can be visited
+    /// later. Costs as much as visiting all.
+    ///
+    /// # Errors
+    /// If the file system fails.
+    pub fn for_each_of(
+        &self,
+        stream: StreamId,
+        mut visit: impl FnMut(Seq, &[u8], u32),
+    ) -> io::Result<()> {
+        self.visit(|of, seq, head, bytes| {
+            if of == stream {
+                visit(seq, head, bytes);
+            }
+        })
+    }
+
+    fn visit(&self, mut visit: impl FnMut(StreamId, Seq, &[u8], u32)) -> io::Result<()> {
         let mut walk = Walk::new(&self.index, &self.sources);
         for source in &self.sources {
             let mut failure = None;

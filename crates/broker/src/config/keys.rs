@@ -60,6 +60,12 @@ pub const KEYS: &[Key] = &[
         "Number of tasks that share the work of all queues; 0 takes one per processor.",
     ),
     key(
+        "node.role",
+        Kind::OneOf(&["full", "witness"]),
+        "\"full\"",
+        "\"witness\" makes a node of a cluster that votes on the topology and keeps no quorum queues.",
+    ),
+    key(
         "data_dir",
         TEXT,
         "\"data\"",
@@ -93,21 +99,58 @@ pub const KEYS: &[Key] = &[
     key(
         "listeners.peer",
         Kind::Address,
-        "\"none\"",
-        "Where other nodes connect. Accepted and checked, but unused: this version does not cluster.",
+        "\"127.0.0.1:25672\"",
+        "Where the other nodes of the cluster connect; open only if cluster.peers names others.\n\
+         What they say to each other is not encrypted: keep it on a private network.",
     ),
     key(
         "cluster.name",
         TEXT_OR_NONE,
         "\"\"",
-        "Name of the cluster that clients are told; empty takes node.name.",
+        "Name of the cluster that clients are told; empty takes node.name.\n\
+         Nodes that are given different names do not talk to each other.",
     ),
     key(
         "cluster.peers",
         Kind::List { words: &[] },
         "[]",
         "Nodes of the cluster, each \"NAME@ADDRESS:PORT\" with the peer listener's address.\n\
-         This version does not cluster: no entry, or this node alone.",
+         The same list can be given to all of them. Without another node in it, a node is on its own.",
+    ),
+    Key {
+        secret: true,
+        ..key(
+            "cluster.secret",
+            TEXT_OR_NONE,
+            "\"\"",
+            "What all nodes of the cluster know and nobody else; needed with cluster.peers.\n\
+             At least 16 characters that nobody can guess.",
+        )
+    },
+    key(
+        "cluster.silence_timeout",
+        millis(200, 60_000),
+        "\"2s\"",
+        "A node that is not heard for so long counts as down, and others lead what it led.\n\
+         One whose process has ended is noticed at once.",
+    ),
+    key(
+        "quorum_queue.initial_group_size",
+        Kind::Count { min: 1, max: 255, unlimited: false },
+        "3",
+        "Members of a quorum queue that does not say how many it wants. An even number is lowered by one.",
+    ),
+    key(
+        "quorum_queue.publish_timeout",
+        millis(1, 600_000),
+        "\"30s\"",
+        "How long messages for a quorum queue wait for a leader with a majority before they are refused.",
+    ),
+    key(
+        "quorum_queue.consumer_disconnected_timeout",
+        millis(1, 3_600_000),
+        "\"60s\"",
+        "How long a quorum queue keeps the messages of a consumer whose node is silent for it.",
     ),
     key(
         "memory.limit",

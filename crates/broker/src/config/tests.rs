@@ -193,9 +193,7 @@ fn a_syntax_error_names_its_line_and_hides_no_other_complaint() {
 fn keys_that_do_not_fit_together_are_refused() {
     check_refused(
         "node.name = \"a\"\ncluster.peers = [\"b@10.0.0.1:1\"]\n",
-        &[
-            "node.toml:2: cluster.peers: b is another node than a; clustering is not available in this version",
-        ],
+        &["default: cluster.secret: needs 16 characters or more with cluster.peers"],
     );
     check_refused(
         "cluster.peers = [\"leveret\"]\nnode.name = \"leveret\"\n",
@@ -222,7 +220,18 @@ fn keys_that_do_not_fit_together_are_refused() {
             "node.toml:1: log.level: \"inf\" is no filter: \"inf\" is none of off, error, warn, info, debug, trace",
         ],
     );
-    assert!(from_file("cluster.peers = [\"leveret@10.0.0.1:25672\"]").is_ok());
+    let (alone, _) = from_file("cluster.peers = [\"leveret@10.0.0.1:25672\"]").unwrap();
+    assert_eq!(alone.cluster.peers, []);
+    let (together, effective) = from_file(
+        "node.name = \"a\"\ncluster.name = \"c\"\ncluster.secret = \"0123456789abcdef\"\n\
+         cluster.peers = [\"a@10.0.0.1:25672\", \"b@10.0.0.2:25672\"]",
+    )
+    .unwrap();
+    let [peer] = &together.cluster.peers[..] else { panic!("{:?}", together.cluster) };
+    assert_eq!((peer.name.as_str(), peer.address.port), ("b", 25672));
+    for shown in [format!("{together:?}"), effective.to_string()] {
+        assert!(!shown.contains("0123456789abcdef"), "the secret is shown");
+    }
     // A default follows the key that bounds it.
     assert!(from_file("limits.frame_size = 4096").unwrap().0.limits.initial_frame_size == 4096);
     let (config, _) = from_file("journal.sync_delay = 0").unwrap();

@@ -118,14 +118,26 @@ impl Gateway {
         self.hand_on();
     }
 
-    /// The client has closed the connection: what is exclusive to it goes before it hears so.
-    pub(super) fn closing(&mut self) {
+    /// What has to go with the connection: its exclusive queues, if it has any.
+    fn last_wish(&self) -> Option<Command> {
         let owner = self.id();
-        if self.node.router.state().exclusive_queues(owner).next().is_some() {
-            let command = Command::DeleteExclusiveQueues { owner };
-            if let Err(error) = self.change(command) {
-                tracing::error!(reason = %error.text, "cannot delete exclusive queues");
-            }
+        let any = self.node.router.state().exclusive_queues(owner).next().is_some();
+        any.then_some(Command::DeleteExclusiveQueues { owner })
+    }
+
+    /// The client has closed the connection: what is exclusive to it goes before it hears so.
+    pub(super) async fn closing(&mut self) {
+        if let Some(command) = self.last_wish()
+            && let Err(error) = self.change(command).await
+        {
+            tracing::error!(reason = %error.text, "cannot delete exclusive queues yet");
+        }
+    }
+
+    /// The same when nobody is left who could wait for it.
+    pub(super) fn closing_later(&mut self) {
+        if let Some(command) = self.last_wish() {
+            self.node.topology.order(command);
         }
     }
 }

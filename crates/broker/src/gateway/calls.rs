@@ -29,13 +29,13 @@ impl Gateway {
             Request::UpdateSecret { .. } => self.update_secret().await.map(|()| Reply::Done),
             Request::ChannelOpen { .. } => self.channel_open().map(|()| Reply::Done),
             Request::ExchangeDeclare(declare) => {
-                self.exchange_declare(declare).map(|()| Reply::Done)
+                self.exchange_declare(declare).await.map(|()| Reply::Done)
             }
             Request::ExchangeDelete { exchange, if_unused, .. } => {
-                self.exchange_delete(exchange, if_unused).map(|()| Reply::Done)
+                self.exchange_delete(exchange, if_unused).await.map(|()| Reply::Done)
             }
-            Request::Bind(binding) => self.bind(binding, true).map(|()| Reply::Done),
-            Request::Unbind(binding) => self.bind(binding, false).map(|()| Reply::Done),
+            Request::Bind(binding) => self.bind(binding, true).await.map(|()| Reply::Done),
+            Request::Unbind(binding) => self.bind(binding, false).await.map(|()| Reply::Done),
             Request::QueueDeclare(declare) => self.queue_declare(declare).await,
             Request::QueuePurge { queue, .. } => self.queue_purge(&queue).await,
             Request::QueueDelete { queue, if_unused, if_empty, .. } => {
@@ -50,7 +50,7 @@ impl Gateway {
                 self.commit(publishes, settlements).await.map(|()| Reply::Done)
             }
             Request::Closing => {
-                self.closing();
+                self.closing().await;
                 Ok(Reply::Done)
             }
             Request::Publish(_)

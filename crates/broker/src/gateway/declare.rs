@@ -10,19 +10,20 @@ use metadata::objects::queue::Queue;
 use metadata::outcome::Outcome;
 use model::id::{NodeId, QueueId};
 
+use crate::cluster::proposer::no_majority;
 use crate::gateway::{Gateway, error};
 use crate::reply_to;
 use crate::shard::command::{Command as ShardCommand, Deleted};
 
 impl Gateway {
     /// Changes the topology. The reply may be given now, and leaves when the change is durable.
-    pub(super) fn change(&mut self, command: Command) -> Result<Outcome, Error> {
-        let (outcome, lsn) = self.node.topology.apply(command).map_err(error)?;
+    pub(super) async fn change(&mut self, command: Command) -> Result<Outcome, Error> {
+        let (outcome, lsn) = self.node.topology.change(command).await.map_err(error)?;
         self.unsynced = self.unsynced.max(lsn);
         Ok(outcome)
     }
 
-    pub(super) fn exchange_declare(&mut self, declare: ExchangeDeclare) -> Result<(), Error> {
+    pub(super) async fn exchange_declare(&mut self, declare: ExchangeDeclare) -> Result<(), Error> {
         let place = self.place()?;
         if declare.passive {
             place
@@ -44,12 +45,12 @@ impl Gateway {
         let existing =
             place.state.check_declare_exchange(&declare, Some(&place.access)).map_err(error)?;
         if existing.is_none() {
-            self.change(Command::DeclareExchange(declare))?;
+            self.change(Command::DeclareExchange(declare)).await?;
         }
         Ok(())
     }
 
-    pub(super) fn exchange_delete(
+    pub(super) async fn exchange_delete(
         &mut self,
         exchange: String,
         if_unused: bool,
@@ -62,12 +63,12 @@ impl Gateway {
         if existing.is_some() {
             let vhost = Arc::clone(&place.vhost);
             let command = Command::DeleteExchange { vhost, name: exchange.into(), if_unused };
-            self.change(command)?;
+            self.change(command).await?;
         }
         Ok(())
     }
 
-    pub(super) fn bind(&mut self, request: BindingRequest, bind: bool) -> Result<(), Error> {
+    pub(super) async fn bind(&mut self, request: BindingRequest, bind: bool) -> Result<(), Error> {
         if request.to_queue && request.destination.starts_with(reply_to::NAME) {
             return Err(Error {
                 code: 403,
@@ -100,7 +101,7 @@ impl Gateway {
             }
             Command::Unbind(binding)
         };
-        self.change(command)?;
+        self.change(command).await?;
         Ok(())
     }
 
@@ -145,7 +146,7 @@ impl Gateway {
                 queue
             } else {
                 self.node.check_queue_limit(&place.state).map_err(error)?;
-                let outcome = self.change(Command::DeclareQueue(command.clone()))?;
+                let outcome = self.change(Command::DeclareQueue(command.clone())).await?;
                 let Some(queue) = outcome.queue else {
                     return Err(Error { code: 541, text: "the declaration gave no queue".into() });
                 };
@@ -161,7 +162,7 @@ impl Gateway {
             }
             // Somebody is deleting it, and its shard has done its part: what is left is done here,
             // and a new queue follows.
-            self.change(delete_command(&queue))?;
+            self.change(delete_command(&queue)).await?;
             self.refresh();
         }
     }
@@ -202,6 +203,9 @@ impl Gateway {
             .check_delete_queue(&place.vhost, queue, Some(id), Some(&place.access))
             .map_err(error)?;
         let Some(queue) = existing else { return Ok(Reply::Count(0)) };
+        if !self.node.topology.is_available() {
+            return Err(error(no_majority()));
+        }
         let id = queue.id;
         let deleted = self
             .ask(id, |answer| ShardCommand::Delete { queue: id, if_unused, if_empty, answer })
@@ -209,7 +213,7 @@ impl Gateway {
         if let Some(refusal) = deletion_refused(&queue, deleted) {
             return Err(error(refusal));
         }
-        self.change(delete_command(&queue))?;
+        self.change(delete_command(&queue)).await?;
         let count = match deleted {
             Deleted::Done(count) => count,
             _ => 0,
@@ -228,7 +232,7 @@ impl Gateway {
         self.refresh();
         let known = self.place()?.state.queue_by_id(queue).map(Arc::clone);
         if let Some(known) = known {
-            self.change(delete_command(&known))?;
+            self.change(delete_command(&known)).await?;
         }
         Ok(())
     }

@@ -263,7 +263,7 @@ pub(super) fn node_stats(node: &Node) -> NodeStats {
         // Tools take node names apart at the '@'.
         name: format!("leveret@{}", config.node.name),
         started_at_ms: node.started_at_ms,
-        serving: !stopping,
+        serving: !stopping && node.is_joined(),
         draining: stopping,
         memory_used: usage.resident,
         memory_limit: node.budget.memory_limit,

@@ -17,7 +17,7 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     fn me(&self) -> Sender;
 
     /// Which start of a node is connected; of this node itself, this one.
-    fn connected(&self, node: NodeId) -> Option<Sender>;
+    fn start_of(&self, node: NodeId) -> Option<Sender>;
 
     /// Sends a batch of orders to the node that leads a queue. If it cannot be reached the batch is
     /// lost, and the shards hear that the node is.
@@ -49,7 +49,7 @@ impl Fabric for Nowhere {
         Sender { node: NodeId(1), boot: 1 }
     }
 
-    fn connected(&self, _: NodeId) -> Option<Sender> {
+    fn start_of(&self, _: NodeId) -> Option<Sender> {
         None
     }
 

@@ -129,6 +129,11 @@ impl<T> Courier<T> {
         self.waiting.len()
     }
 
+    /// How many the present leader has and has not answered.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.sent
+    }
+
     /// Nothing that was sent counts any more: there is another leader.
     pub(crate) fn rewind(&mut self) {
         self.sent = 0;

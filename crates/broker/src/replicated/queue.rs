@@ -83,7 +83,7 @@ impl ClusterQueue {
             Replica::new(containers)
         });
         let mut client = Client::new(profile.id, me);
-        if let Some(keeper) = home.and_then(|home| desk.fabric.connected(home)) {
+        if let Some(keeper) = home.and_then(|home| desk.fabric.start_of(home)) {
             client.follow(now, Some(Leader { node: keeper.node, term: keeper.boot }));
         }
         let patience = desk.publish_timeout;

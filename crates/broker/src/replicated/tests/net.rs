@@ -145,7 +145,7 @@ impl Fabric for Cluster {
         self.me
     }
 
-    fn connected(&self, node: NodeId) -> Option<Sender> {
+    fn start_of(&self, node: NodeId) -> Option<Sender> {
         let there = self.wires.hosts.lock().contains_key(&node);
         there.then_some(Sender { node, boot: 1 })
     }
@@ -407,9 +407,9 @@ impl Node {
             vhost: "/".into(),
             name: "q".into(),
             durable: true,
+            home: NodeId(0),
             settings: Settings::new(Style::Quorum),
             dead_letter: None,
-            home: NodeId(0),
             quorum: Some(members),
         })
     }

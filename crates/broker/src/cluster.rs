@@ -1,0 +1,411 @@
+//! This node among others: its links, its Raft groups, and what is sent between nodes.
+//!
+//! ```text
+//!  links ─┬─ Raft's requests and messages ─► host ─► members: the metadata group's part, queues
+//!         ├─ metadata commands ────────────► host, if this node leads their group
+//!         ├─ orders, notices, announcements ► the shards
+//!         └─ queries ──────────────────────► formation, steward
+//! ```
+//!
+//! A node on its own has a host and no links: its quorum queues have one member.
+
+pub(crate) mod channel;
+mod fabric;
+pub(crate) mod formation;
+pub(crate) mod identity;
+pub(crate) mod member;
+pub(crate) mod proposal;
+pub(crate) mod proposer;
+pub(crate) mod steward;
+pub(crate) mod transport;
+pub(crate) mod unique;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use journal::journal::Journal;
+use journal::op::Op;
+use model::id::{NodeId, QueueId, StreamId};
+use parking_lot::Mutex;
+use peer::answer::Answer;
+use peer::handler::{Handler, Loss};
+use peer::identity::Identity;
+use quorum::group::GroupId;
+use quorum::host::{Care, Host, Options};
+use quorum::log::Log;
+use quorum::recovered::Recovered;
+use quorum::watermark::Watermark;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::cluster::formation::{Query, Standing};
+use crate::cluster::member::Part;
+use crate::cluster::proposer::Proposer;
+use crate::cluster::transport::Road;
+use crate::replicated::client::Leader;
+use crate::replicated::numbered::Sender;
+use crate::shard::command::Command;
+use crate::shards::Shards;
+
+/// The metadata group, and its stream in the journal. Stream 1 is the log of a node on its own.
+pub(crate) const GROUP: GroupId = GroupId(2);
+/// The answer that a proposal was taken.
+const TAKEN: &[u8] = b"taken";
+/// How long another node may take to lead the metadata group in the place of this one.
+const HAND_OVER_WAIT: Duration = Duration::from_secs(1);
+/// How long a leader may take to take a proposal.
+const PROPOSAL_WAIT: Duration = Duration::from_secs(2);
+
+/// See the module head.
+pub(crate) struct Cluster {
+    pub(crate) me: Sender,
+    pub(crate) name: String,
+    pub(crate) host: Host,
+    pub(crate) road: Road,
+    /// `None`: the node is on its own.
+    pub(crate) group: Option<Group>,
+    /// Nodes that are connected.
+    pub(crate) up: Mutex<BTreeMap<NodeId, Identity>>,
+    /// What the journal had of groups that have not been started yet.
+    pub(crate) recovered: Mutex<BTreeMap<GroupId, Recovered>>,
+    shards: Arc<Shards>,
+    /// Queues that this node leads.
+    leads: Mutex<BTreeMap<QueueId, Leader>>,
+    /// How long a silent node's consumers keep what they hold.
+    patience: Duration,
+    /// When connected nodes were lost; gone from here as soon as they are back.
+    lost: Mutex<BTreeMap<NodeId, Instant>>,
+    journal: Arc<Journal>,
+    /// Streams that were of no queue when the node started.
+    strays: Mutex<Vec<StreamId>>,
+}
+
+/// What a host needs of the node.
+pub(crate) struct HostParts {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) watermark: Arc<Watermark>,
+    pub(crate) shards: Arc<Shards>,
+    /// How long a silent node's consumers keep what they hold.
+    pub(crate) patience: Duration,
+}
+
+/// The metadata group on this node.
+pub(crate) struct Group {
+    /// The names of all nodes that are configured.
+    pub(crate) listed: Vec<String>,
+    pub(crate) proposer: Arc<Proposer>,
+    pub(crate) part: Arc<Part>,
+    /// Wakes the steward.
+    pub(crate) changed: Arc<Notify>,
+    /// It is started on this node.
+    pub(crate) started: tokio::sync::Mutex<bool>,
+    /// The journal has, or is about to have, a trace of it.
+    pub(crate) formed: AtomicBool,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("me", &self.me)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// A node on its own.
+    pub(crate) fn alone(me: Sender, name: &str, parts: HostParts) -> Self {
+        Self::new(me, name, parts, Road::default(), None)
+    }
+
+    /// A node among others.
+    pub(crate) fn together(
+        me: Sender,
+        name: &str,
+        parts: HostParts,
+        road: Road,
+        group: Group,
+    ) -> Self {
+        Self::new(me, name, parts, road, Some(group))
+    }
+
+    fn new(me: Sender, name: &str, parts: HostParts, road: Road, group: Option<Group>) -> Self {
+        let HostParts { journal, watermark, shards, patience } = parts;
+        let log = Arc::clone(&journal) as Arc<dyn Log>;
+        let host = Host::new(Options::new(me.node), log, watermark, Arc::new(road.clone()));
+        Self {
+            me,
+            name: name.to_owned(),
+            host,
+            road,
+            group,
+            up: Mutex::default(),
+            recovered: Mutex::default(),
+            shards,
+            leads: Mutex::default(),
+            patience,
+            lost: Mutex::default(),
+            journal,
+            strays: Mutex::default(),
+        }
+    }
+
+    /// Takes note of streams of no queue that the journal has. They are dropped as soon as it is sure
+    /// that this node knows of all queues.
+    pub(crate) fn found_strays(&self, strays: Vec<StreamId>) {
+        *self.strays.lock() = strays;
+        if self.group.is_none() {
+            self.drop_strays(|_| false);
+        }
+    }
+
+    /// Drops what is of no queue.
+    pub(crate) fn drop_strays(&self, is_queue: impl Fn(QueueId) -> bool) {
+        let mut strays = std::mem::take(&mut *self.strays.lock());
+        strays.retain(|stream| !is_queue(QueueId(stream.0)));
+        if !strays.is_empty() {
+            tracing::info!(streams = strays.len(), "dropping what queues have left that are gone");
+            let ops = strays.into_iter().map(|stream| Op::Drop { stream }).collect();
+            self.journal.submit(ops);
+        }
+    }
+
+    /// Ends what this node does with others. Its queues have stopped already.
+    pub(crate) async fn stop(&self) {
+        if let Some(group) = &self.group
+            && group.proposer.leader() == Some(self.me.node)
+        {
+            let (voters, _) = group.proposer.members();
+            let heir = voters.into_iter().find(|voter| self.up.lock().contains_key(voter));
+            if let Some(heir) = heir {
+                let transfer = self.host.transfer(GROUP, heir);
+                // If it fails, the others elect somebody.
+                drop(tokio::time::timeout(HAND_OVER_WAIT, transfer).await);
+            }
+        }
+        if let Some(links) = self.road.links() {
+            links.stop().await;
+        }
+        for group in self.host.groups() {
+            self.host.stop(group).await;
+        }
+    }
+
+    /// Starts this node's part of the metadata group, if it is not started.
+    ///
+    /// # Errors
+    /// What is wrong with what the journal has of it.
+    pub(crate) async fn start_group(&self) -> Result<(), String> {
+        let Some(group) = &self.group else { return Ok(()) };
+        let mut started = group.started.lock().await;
+        if *started {
+            return Ok(());
+        }
+        let recovered = self.recovered.lock().remove(&GROUP).unwrap_or_default();
+        let part = Arc::clone(&group.part);
+        self.host
+            .start(GROUP, Care::Heartbeats, part, recovered)
+            .await
+            .map_err(|error| error.to_string())?;
+        *started = true;
+        Ok(())
+    }
+
+    /// What this node says of itself to one that has no group.
+    fn standing(&self) -> Standing {
+        let Some(group) = &self.group else { return Standing::default() };
+        Standing {
+            formed: group.formed.load(Ordering::Acquire),
+            members: self.members(),
+            leader: group.proposer.leader(),
+        }
+    }
+
+    /// The members of the metadata group, as far as this node knows.
+    fn members(&self) -> Vec<NodeId> {
+        let status = self.host.status(GROUP);
+        status.map(|status| status.members).unwrap_or_default().iter().map(|one| one.node).collect()
+    }
+
+    fn answer_query(self: Arc<Self>, from: NodeId, query: Query, answer: Answer) {
+        match query {
+            Query::Standing => answer.send(self.standing().encode()),
+            Query::Found { names, members } => {
+                tokio::spawn(async move {
+                    match self.be_founded(from, &names, &members).await {
+                        Ok(()) => answer.send(Bytes::from_static(Query::YES)),
+                        Err(reason) => {
+                            tracing::warn!(%from, %reason, "cannot take part in founding a cluster");
+                        }
+                    }
+                });
+            }
+            Query::Join { name } => {
+                tokio::spawn(async move {
+                    match self.let_in(from, &name).await {
+                        Ok(()) => answer.send(Bytes::from_static(Query::YES)),
+                        Err(reason) => {
+                            tracing::info!(%from, name, %reason, "cannot let a node in yet")
+                        }
+                    }
+                });
+            }
+        }
+    }
+
+    /// Another node proposes commands by this one.
+    fn take_proposal(&self, proposal: Bytes, answer: Answer) {
+        if self.host.propose(GROUP, proposal).is_ok() {
+            answer.send(Bytes::from_static(TAKEN));
+        }
+    }
+
+    fn heard(&self, from: NodeId, mut message: &[u8]) {
+        if let (Some(group), Ok(index)) = (&self.group, message.try_get_u64_le()) {
+            group.proposer.on_applied(from, index);
+        }
+    }
+
+    /// The connected nodes.
+    pub(crate) fn connected(&self) -> Vec<Identity> {
+        self.up.lock().values().cloned().collect()
+    }
+}
+
+/// What the links call, and the task that sends proposals. It does not keep the cluster alive: the
+/// cluster has the links.
+#[derive(Debug, Clone)]
+pub(crate) struct Ends(pub(crate) Weak<Cluster>);
+
+impl proposer::Road for Ends {
+    fn here(&self, proposal: Bytes) -> bool {
+        self.0.upgrade().is_some_and(|cluster| cluster.host.propose(GROUP, proposal).is_ok())
+    }
+
+    async fn there(&self, leader: NodeId, proposal: Bytes) -> bool {
+        let Some(cluster) = self.0.upgrade() else { return false };
+        let answer = cluster.road.request(leader, channel::METADATA, proposal, PROPOSAL_WAIT).await;
+        answer.is_some_and(|answer| answer == TAKEN)
+    }
+}
+
+impl Handler for Ends {
+    fn up(&self, peer: &Identity) {
+        if let Some(cluster) = self.0.upgrade() {
+            cluster.on_up(peer);
+        }
+    }
+
+    fn down(&self, peer: &Identity, why: Loss) {
+        if let Some(cluster) = self.0.upgrade() {
+            cluster.on_down(peer, why);
+        }
+    }
+
+    fn messages(&self, from: NodeId, channel: u8, messages: &mut Vec<Bytes>) {
+        if let Some(cluster) = self.0.upgrade() {
+            cluster.on_messages(from, channel, messages);
+        }
+    }
+
+    fn request(&self, from: NodeId, channel: u8, payload: Bytes, answer: Answer) {
+        if let Some(cluster) = self.0.upgrade() {
+            cluster.on_request(from, channel, payload, answer);
+        }
+    }
+
+    fn failed(&self, error: String) {
+        if let Some(group) = self.0.upgrade().as_ref().and_then(|cluster| cluster.group.as_ref()) {
+            group.part.failed.send_replace(Some(error));
+        }
+    }
+}
+
+impl Cluster {
+    fn on_up(&self, peer: &Identity) {
+        tracing::info!(node = %peer.name, id = %peer.id, boot = peer.boot, "connected with a node");
+        self.up.lock().insert(peer.id, peer.clone());
+        self.lost.lock().remove(&peer.id);
+        self.host.on_up(peer.id);
+        self.announce_all(peer.id);
+        let node = Sender { node: peer.id, boot: peer.boot };
+        self.tell_shards(|| Command::Up { node });
+        if let Some(group) = &self.group {
+            group.proposer.on_up(peer.id);
+            group.changed.notify_one();
+        }
+    }
+
+    fn on_down(self: Arc<Self>, peer: &Identity, why: Loss) {
+        let node = peer.id;
+        tracing::warn!(node = %peer.name, id = %node, %why, "lost a node");
+        self.up.lock().remove(&node);
+        self.host.on_down(node);
+        self.tell_shards(|| Command::Lost { node });
+        match why {
+            // Nothing of that process is left.
+            Loss::Refused | Loss::Restarted | Loss::Removed => {
+                self.tell_shards(|| Command::LostForLong { node });
+            }
+            Loss::Reset => {}
+            Loss::Gone | Loss::Silent => Arc::clone(&self).wait_for(node),
+        }
+        if let Some(group) = &self.group {
+            group.proposer.on_down(peer.id);
+            group.changed.notify_one();
+        }
+    }
+
+    /// Gives a node up if it does not come back in time.
+    fn wait_for(self: Arc<Self>, node: NodeId) {
+        let since = Instant::now();
+        self.lost.lock().insert(node, since);
+        let (cluster, patience) = (Arc::downgrade(&self), self.patience);
+        tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            let Some(cluster) = cluster.upgrade() else { return };
+            let mut lost = cluster.lost.lock();
+            // It may have come back and been lost again.
+            if lost.get(&node) == Some(&since) {
+                lost.remove(&node);
+                drop(lost);
+                cluster.tell_shards(|| Command::LostForLong { node });
+            }
+        });
+    }
+
+    fn on_messages(&self, from: NodeId, channel: u8, messages: &mut Vec<Bytes>) {
+        match channel {
+            channel::RAFT_MESSAGES => self.host.on_messages(from, messages),
+            channel::METADATA => messages.drain(..).for_each(|message| self.heard(from, &message)),
+            channel::ORDERS => messages.drain(..).for_each(|orders| self.on_orders(from, orders)),
+            channel::NOTICES => messages.drain(..).for_each(|notice| self.on_notice(from, notice)),
+            channel::ANNOUNCEMENTS => {
+                messages.drain(..).for_each(|message| self.on_announcements(from, message));
+            }
+            other => {
+                tracing::warn!(%from, channel = other, "messages that this version does not know");
+            }
+        }
+    }
+
+    fn on_request(self: Arc<Self>, from: NodeId, channel: u8, payload: Bytes, answer: Answer) {
+        match channel {
+            channel::RAFT_REQUESTS => {
+                self.host.on_request(from, payload, Box::new(move |bytes| answer.send(bytes)));
+            }
+            channel::METADATA => self.take_proposal(payload, answer),
+            channel::QUERIES => match Query::decode(payload) {
+                Ok(query) => self.answer_query(from, query, answer),
+                Err(error) => tracing::warn!(%from, %error, "a query"),
+            },
+            other => {
+                tracing::warn!(%from, channel = other, "a request that this version does not know");
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The cluster as shards use it, and what comes for them from other nodes.
+//!
+//! ```text
+//!  orders        = queue u64 · batch
+//!  announcements = (queue u64 · leader's node u64 · term u64)*
+//! ```
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use model::id::{NodeId, QueueId};
+use quorum::group::GroupId;
+use quorum::host::Care;
+use quorum::member::Member;
+
+use crate::cluster::{Cluster, channel};
+use crate::replicated::client::Leader;
+use crate::replicated::fabric::Fabric;
+use crate::replicated::notice::Notice;
+use crate::replicated::numbered::Sender;
+use crate::shard::command::{Batch, Command};
+
+/// Bytes of one announcement.
+const ANNOUNCEMENT: usize = 24;
+/// Announcements in one message.
+const ANNOUNCEMENTS: usize = 4096;
+
+impl Fabric for Cluster {
+    fn me(&self) -> Sender {
+        self.me
+    }
+
+    fn start_of(&self, node: NodeId) -> Option<Sender> {
+        if node == self.me.node {
+            return Some(self.me);
+        }
+        self.up.lock().get(&node).map(|peer| Sender { node, boot: peer.boot })
+    }
+
+    fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes) {
+        if to == self.me.node {
+            return self.shards.post(queue, Batch::one(Command::Orders { queue, batch }));
+        }
+        let mut out = BytesMut::with_capacity(8 + batch.len());
+        out.put_u64_le(queue.0);
+        out.put_slice(&batch);
+        let message = out.freeze();
+        if self.road.send(to, channel::ORDERS, message.clone()) {
+            return;
+        }
+        // If it is not connected the shards have heard so. Else too much waits already: this batch
+        // goes when there is room, and if another one has overtaken it, the leader misses its
+        // numbers and asks for them.
+        let road = self.road.clone();
+        tokio::spawn(async move {
+            if let Some(links) = road.links() {
+                links.room(to).await;
+                road.send(to, channel::ORDERS, message);
+            }
+        });
+    }
+
+    fn notice(&self, to: NodeId, notice: &Notice) {
+        // Who misses it asks again, since its numbers do not go on.
+        self.road.send(to, channel::NOTICES, notice.encode());
+    }
+
+    fn propose(&self, queue: QueueId, entry: Bytes) -> bool {
+        self.host.propose(GroupId::from(queue), entry).is_ok()
+    }
+
+    fn announce(&self, queue: QueueId, leader: Leader) {
+        self.leads.lock().insert(queue, leader);
+        let bytes = encode([(queue, leader)].into_iter());
+        for peer in self.connected() {
+            self.road.send(peer.id, channel::ANNOUNCEMENTS, bytes.clone());
+        }
+    }
+
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Option<Vec<NodeId>>) {
+        let group = GroupId::from(queue);
+        let recovered = self.recovered.lock().remove(&group).unwrap_or_default();
+        let (host, me) = (self.host.clone(), self.me.node);
+        tokio::spawn(async move {
+            if let Err(error) = host.start(group, Care::Supervised, member, recovered).await {
+                tracing::error!(%queue, %error, "a member of a quorum queue cannot start");
+                return;
+            }
+            let Some(members) = first else { return };
+            if members.first() == Some(&me)
+                && let Err(error) = host.initialise(group, &members).await
+            {
+                tracing::error!(%queue, %error, "a quorum queue cannot be founded");
+            }
+        });
+    }
+
+    fn delete(&self, queue: QueueId) {
+        self.leads.lock().remove(&queue);
+        let host = self.host.clone();
+        tokio::spawn(async move { host.delete(GroupId::from(queue)).await });
+    }
+}
+
+impl Cluster {
+    /// Orders to queues that this node leads.
+    pub(super) fn on_orders(&self, from: NodeId, mut message: Bytes) {
+        let Ok(queue) = message.try_get_u64_le().map(QueueId) else {
+            return tracing::warn!(%from, "orders without a queue");
+        };
+        self.shards.post(queue, Batch::one(Command::Orders { queue, batch: message }));
+    }
+
+    /// What a queue's leader tells this node.
+    pub(super) fn on_notice(&self, from: NodeId, message: Bytes) {
+        match Notice::decode(message) {
+            Ok(notice) => {
+                let queue = notice.queue;
+                self.shards.post(queue, Batch::one(Command::Notice(Box::new(notice))));
+            }
+            Err(error) => tracing::warn!(%from, %error, "a notice"),
+        }
+    }
+
+    /// Who leads which queue.
+    pub(super) fn on_announcements(&self, from: NodeId, mut message: Bytes) {
+        while message.len() >= ANNOUNCEMENT {
+            let queue = QueueId(message.get_u64_le());
+            let leader = Leader { node: NodeId(message.get_u64_le()), term: message.get_u64_le() };
+            if leader.node != from {
+                tracing::warn!(%from, %queue, "a node announces another one");
+                continue;
+            }
+            let mut leads = self.leads.lock();
+            if leads.get(&queue).is_some_and(|mine| mine.term < leader.term) {
+                leads.remove(&queue);
+            }
+            drop(leads);
+            self.shards.post(queue, Batch::one(Command::Leads { queue, leader }));
+        }
+    }
+
+    /// Tells a node that has just connected what this one leads.
+    pub(super) fn announce_all(&self, to: NodeId) {
+        let leads: Vec<(QueueId, Leader)> =
+            self.leads.lock().iter().map(|(queue, leader)| (*queue, *leader)).collect();
+        for some in leads.chunks(ANNOUNCEMENTS) {
+            self.road.send(to, channel::ANNOUNCEMENTS, encode(some.iter().copied()));
+        }
+    }
+
+    /// Tells all shards.
+    pub(super) fn tell_shards(&self, command: impl Fn() -> Command) {
+        for index in 0..self.shards.len() {
+            self.shards.inbox(index).post(Batch::one(command()));
+        }
+    }
+}
+
+fn encode(leads: impl ExactSizeIterator<Item = (QueueId, Leader)>) -> Bytes {
+    let mut out = BytesMut::with_capacity(leads.len() * ANNOUNCEMENT);
+    for (queue, leader) in leads {
+        out.put_u64_le(queue.0);
+        out.put_u64_le(leader.node.0);
+        out.put_u64_le(leader.term);
+    }
+    out.freeze()
+}

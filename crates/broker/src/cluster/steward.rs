@@ -1,0 +1,271 @@
+//! Brings this node into the cluster and keeps what the cluster knows of it current.
+//!
+//! It looks around whenever something has changed, and a few times a second while something is still
+//! to be done: find or found the group, be let in, make this start known; on the leader, make what a
+//! first start makes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use metadata::command::{Command, PutNode};
+use metadata::objects::node::NodeRole;
+use model::id::NodeId;
+use quorum::change::Change;
+use tokio::sync::watch;
+
+use crate::cluster::formation::{self, Neighbour, Query, Standing, Step};
+use crate::cluster::{Cluster, GROUP, channel};
+use crate::router::Router;
+use crate::topology::Topology;
+
+/// How often it looks while something is to be done.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How often it looks when everything is done.
+const IDLE: Duration = Duration::from_secs(5);
+/// How long an answer about the other's standing may take.
+const QUICK: Duration = Duration::from_secs(1);
+/// How long letting a node in may take: it gets the whole state.
+const SLOW: Duration = Duration::from_secs(30);
+
+/// See the module head.
+pub(crate) struct Steward {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) router: Arc<Router>,
+    /// Where peers reach this node.
+    pub(crate) address: String,
+    pub(crate) role: NodeRole,
+    /// What a first start makes, and the cluster's lasting name.
+    pub(crate) first: Vec<Command>,
+    /// The node's number, once it has one.
+    pub(crate) number: watch::Sender<Option<u16>>,
+}
+
+impl Steward {
+    /// Runs for as long as the node lives.
+    pub(crate) async fn run(self) {
+        let Some(group) = &self.cluster.group else { return };
+        loop {
+            let done = self.step().await;
+            let pause = if done { IDLE } else { INTERVAL };
+            drop(tokio::time::timeout(pause, group.changed.notified()).await);
+            if !done {
+                // What has changed is rarely alone.
+                tokio::time::sleep(INTERVAL / 5).await;
+            }
+        }
+    }
+
+    /// Does what can be done now; `true` if nothing is left to do.
+    async fn step(&self) -> bool {
+        let Some(group) = &self.cluster.group else { return true };
+        if !group.formed.load(Ordering::Acquire) {
+            if let Err(reason) = self.cluster.form(&group.listed).await {
+                tracing::info!(%reason, "not in a cluster yet");
+            }
+            return false;
+        }
+        if !group.proposer.is_available() {
+            return false;
+        }
+        let done = self.make_known().await && self.make_first().await && self.take_number();
+        if done {
+            // What this start has submitted is applied, so all before it is.
+            let state = self.router.state();
+            self.cluster.drop_strays(|queue| state.queue_by_id(queue).is_some());
+        }
+        done
+    }
+
+    /// Makes this start of the node known to the cluster.
+    async fn make_known(&self) -> bool {
+        let me = self.cluster.me;
+        let state = self.router.state();
+        if let Some(node) = state.node(me.node) {
+            if node.boot == me.boot && node.address == self.address && node.role == self.role {
+                return true;
+            }
+        }
+        let put = PutNode {
+            id: me.node.0,
+            name: self.cluster.name.as_str().into(),
+            address: self.address.clone(),
+            role: self.role,
+            boot: me.boot,
+        };
+        match self.topology.submit(Command::PutNode(put)).await {
+            Ok(_) => {}
+            Err(refusal) => tracing::warn!(%refusal, "cannot make this node known to its cluster"),
+        }
+        false
+    }
+
+    /// Lets clients in, once there is what a first start makes.
+    fn take_number(&self) -> bool {
+        let state = self.router.state();
+        let Some(node) = state.node(self.cluster.me.node) else { return false };
+        if state.vhosts().next().is_none() {
+            return false;
+        }
+        self.number.send_if_modified(|number| number.replace(node.number).is_none());
+        true
+    }
+
+    /// On the leader: makes what a first start makes, if nobody has.
+    async fn make_first(&self) -> bool {
+        let leads = self.cluster.group.as_ref().and_then(|group| group.proposer.leader());
+        let state = self.router.state();
+        if leads != Some(self.cluster.me.node) || state.vhosts().next().is_some() {
+            return true;
+        }
+        tracing::info!("first start of a cluster");
+        for command in &self.first {
+            if let Err(refusal) = self.topology.submit(command.clone()).await {
+                tracing::warn!(%refusal, "cannot make what a first start makes");
+                return false;
+            }
+        }
+        false
+    }
+}
+
+impl Cluster {
+    /// One step towards a group.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    async fn form(&self, listed: &[String]) -> Result<(), String> {
+        if self.group.as_ref().is_some_and(|group| !group.proposer.members().0.is_empty()) {
+            // Another node has founded it with this one.
+            self.formed();
+            return Ok(());
+        }
+        let mut up = Vec::new();
+        for peer in self.connected() {
+            let asked = Query::Standing.encode();
+            let answer = self.road.request(peer.id, channel::QUERIES, asked, QUICK).await;
+            let standing = answer.and_then(|answer| Standing::decode(answer).ok());
+            up.push(Neighbour { name: peer.name.to_string(), id: peer.id, standing });
+        }
+        match formation::next(self.me.node, &self.name, listed, &up) {
+            Step::Wait => Ok(()),
+            Step::Start => {
+                self.start_group().await?;
+                self.formed();
+                Ok(())
+            }
+            Step::Join(by) => {
+                // First the part, so that the leader finds somebody.
+                self.start_group().await?;
+                let join = Query::Join { name: self.name.clone() };
+                self.ask(by, &join, SLOW).await?;
+                self.formed();
+                Ok(())
+            }
+            Step::Found(members) => self.found(listed, members).await,
+        }
+    }
+
+    fn formed(&self) {
+        if let Some(group) = &self.group {
+            group.formed.store(true, Ordering::Release);
+            group.changed.notify_one();
+        }
+    }
+
+    async fn found(&self, listed: &[String], members: Vec<NodeId>) -> Result<(), String> {
+        let names = formation::names(&self.name, listed);
+        let query = Query::Found { names, members: members.clone() };
+        for member in members.iter().filter(|member| **member != self.me.node) {
+            self.ask(*member, &query, SLOW).await?;
+        }
+        self.start_group().await?;
+        // From here on it may be in the journal.
+        self.formed();
+        tracing::info!(nodes = members.len(), "founding a cluster");
+        self.host.initialise(GROUP, &members).await.map_err(|error| error.to_string())
+    }
+
+    async fn ask(&self, node: NodeId, query: &Query, within: Duration) -> Result<(), String> {
+        match self.road.request(node, channel::QUERIES, query.encode(), within).await {
+            Some(answer) if answer == Query::YES => Ok(()),
+            _ => Err(format!("node {node} does not agree yet")),
+        }
+    }
+
+    /// Another node founds the group, with this one in it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) async fn be_founded(
+        &self,
+        by: NodeId,
+        names: &[String],
+        members: &[NodeId],
+    ) -> Result<(), String> {
+        let Some(group) = &self.group else { return Err("this node is on its own".into()) };
+        if group.formed.load(Ordering::Acquire) {
+            return Err("this node has a group already".into());
+        }
+        let own = formation::names(&self.name, &group.listed);
+        if own != names {
+            return Err(format!(
+                "cluster.peers differ: here {}, there {}",
+                own.join(", "),
+                names.join(", ")
+            ));
+        }
+        if !members.contains(&self.me.node) || !members.contains(&by) {
+            return Err("the members are others".into());
+        }
+        self.start_group().await
+    }
+
+    /// Lets a node into the group, in the place of an older one with its name.
+    ///
+    /// # Errors
+    /// Why not, or not yet.
+    pub(super) async fn let_in(&self, node: NodeId, name: &str) -> Result<(), String> {
+        let Some(group) = &self.group else { return Err("this node is on its own".into()) };
+        if group.proposer.leader() != Some(self.me.node) {
+            return Err("this node does not lead the group".into());
+        }
+        self.host
+            .change(GROUP, Change::AddLearner(node))
+            .await
+            .map_err(|error| error.to_string())?;
+        self.caught_up(node).await?;
+        tracing::info!(%node, name, "a node gets a vote");
+        self.host.change(GROUP, Change::Promote(node)).await.map_err(|error| error.to_string())?;
+        let state = group.part.topology.state();
+        for old in self.members().into_iter().filter(|member| *member != node) {
+            if state.node(old).is_some_and(|known| &*known.name == name) {
+                tracing::info!(node = %old, name, "the old self of a node is no member any more");
+                self.host
+                    .change(GROUP, Change::Remove(old))
+                    .await
+                    .map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a learner has what the log had at the beginning.
+    async fn caught_up(&self, node: NodeId) -> Result<(), String> {
+        let status = || self.host.status(GROUP).ok_or("the group has stopped");
+        let goal = status()?.last;
+        let deadline = tokio::time::Instant::now() + SLOW / 2;
+        loop {
+            let members = status()?.members;
+            let matched = members.iter().find(|one| one.node == node).and_then(|one| one.matched);
+            if matched >= goal {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() > deadline {
+                return Err("it does not catch up".into());
+            }
+            tokio::time::sleep(INTERVAL / 5).await;
+        }
+    }
+}
