@@ -37,7 +37,8 @@ use crate::shard::command::{Batch, Command, Consumed, Counts, Deleted, Done, Got
 use crate::shard::confirms::{Confirms, Owed};
 use crate::shard::desk::Desk;
 use crate::shard::profile::Profile;
-use crate::shard::slot::{Ending, Slot};
+use crate::shard::slot::Slot;
+use crate::shard::slot::subscriptions::Ending;
 use crate::shard::view::ShardView;
 use crate::shard::visitors::Visitors;
 use crate::totals::Totals;

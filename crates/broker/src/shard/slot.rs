@@ -9,100 +9,40 @@
 //!
 //! Order: while something waits in `outgoing`, everything that follows waits behind it.
 
-mod dead;
+mod dead_lettering;
+mod dead_letters;
+mod delivery;
 mod outgoing;
 mod perform;
+mod storage;
+pub(crate) mod subscriptions;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use amqp::request::{Event, Unsettled};
-use journal::op::{Head, Lsn, Op, Payload};
+use amqp::request::Unsettled;
+use journal::op::{Head, Op, Payload};
 use model::id::{ConnectionId, ConsumerId, QueueId, Seq, StreamId};
 use model::message::Message;
 use model::time::Timestamp;
-use queue::command::{Arrival as QueueArrival, Command as QueueCommand, Outcome as QueueOutcome};
-use queue::command::{Reply, Subscription};
-use queue::effect::Reason;
+use queue::command::{
+    Arrival as QueueArrival, Command as QueueCommand, Outcome as QueueOutcome, Reply,
+};
 use queue::queue::Queue;
 use tokio::sync::oneshot;
 
 use crate::shard::bodies::{Bodies, Weight};
-use crate::shard::command::{self, Arrival, Consume, Consumed, Content, Deleted, Got, Settlement};
-use crate::shard::desk::{Chore, Desk};
-use crate::shard::outboxes::OutboxId;
+use crate::shard::command::{self, Arrival, Content, Deleted, Got, Settlement};
+use crate::shard::desk::Desk;
 use crate::shard::profile::Profile;
+use crate::shard::slot::dead_letters::DeadLetters;
+use crate::shard::slot::outgoing::{Going, Outgoing};
+use crate::shard::slot::storage::stored_head;
+use crate::shard::slot::subscriptions::{Consumer, Ending};
 use crate::shard::spilled::Spilled;
-use crate::shard::view::{ConsumerView, QueueView};
+use crate::shard::view::QueueView;
 use crate::totals::Counters;
-
-/// Most messages, and bytes of bodies, that one read brings back from the journal.
-const READ_MESSAGES: usize = 512;
-const READ_BYTES: u64 = 1024 * 1024;
-/// Most dead messages on their way at once.
-const DEAD_IN_FLIGHT: usize = 512;
-
-/// What is written behind the machine's head of a message: whether it is only spilled, so that a
-/// restart drops it.
-const STORED_HEAD_LEN: usize = queue::head::Head::LEN + 1;
-
-/// A consumer of this queue.
-#[derive(Debug)]
-struct Consumer {
-    id: ConsumerId,
-    outbox: OutboxId,
-    view: ConsumerView,
-    /// It was cancelled, and still gets what was assigned to it.
-    ending: Option<Ending>,
-}
-
-/// Who has to hear that a consumer has got everything.
-#[derive(Debug)]
-pub(crate) enum Ending {
-    /// Its client, which asked for it: whether the queue must be deleted now, since its last
-    /// consumer went.
-    Asked(oneshot::Sender<bool>),
-    /// Its client, which did not.
-    Revoked,
-}
-
-/// A message on its way out whose body, or that of one before it, is being read.
-#[derive(Debug)]
-enum Outgoing {
-    Deliver {
-        consumer: ConsumerId,
-        seq: Seq,
-        redelivered: bool,
-        delivery_count: u32,
-    },
-    Get {
-        seq: Seq,
-        redelivered: bool,
-        delivery_count: u32,
-        remaining: u64,
-        connection: ConnectionId,
-        no_ack: bool,
-        answer: oneshot::Sender<Got>,
-    },
-}
-
-impl Outgoing {
-    fn seq(&self) -> Seq {
-        match self {
-            Self::Deliver { seq, .. } | Self::Get { seq, .. } => *seq,
-        }
-    }
-}
-
-/// A message on its way to the dead-letter exchange.
-#[derive(Debug)]
-struct Dead {
-    /// `None`: the queue never had it.
-    seq: Option<Seq>,
-    message: Option<Message>,
-    reason: Reason,
-}
 
 /// A message that has just arrived and is not among the bodies yet.
 #[derive(Clone, Copy)]
@@ -135,11 +75,9 @@ pub(crate) struct Slot {
     active: Option<ConsumerId>,
     /// What an earlier run of the node may have handed out.
     handed_out_before: Option<Seq>,
-    outgoing: VecDeque<Outgoing>,
-    /// Messages in `outgoing` that are gone for the machine: released when they are sent.
-    held: BTreeSet<u64>,
-    dead: VecDeque<Dead>,
-    dead_in_flight: usize,
+    outgoing: Outgoing,
+    dead: DeadLetters,
+    /// Bodies are being read.
     reading: bool,
     /// Of this turn.
     puts: Vec<(Seq, Head, Payload)>,
@@ -197,10 +135,8 @@ impl Slot {
             got: BTreeMap::new(),
             active: None,
             handed_out_before: None,
-            outgoing: VecDeque::new(),
-            held: BTreeSet::new(),
-            dead: VecDeque::new(),
-            dead_in_flight: 0,
+            outgoing: Outgoing::default(),
+            dead: DeadLetters::default(),
             reading: false,
             puts: Vec::new(),
             releases: Vec::new(),
@@ -338,211 +274,10 @@ impl Slot {
         self.apply(desk, QueueCommand::Grant { consumer, count });
     }
 
-    /// The consumer's channel is closing; [`Slot::gone`] follows.
-    pub(crate) fn end(&mut self, desk: &mut Desk, consumer: ConsumerId) {
-        self.apply(desk, QueueCommand::Cancel { consumer });
-    }
-
-    /// The consumer's channel is gone.
-    pub(crate) fn gone(&mut self, desk: &mut Desk, consumer: ConsumerId) {
-        self.outgoing.retain(
-            |one| !matches!(one, Outgoing::Deliver { consumer: to, .. } if *to == consumer),
-        );
-        self.apply(desk, QueueCommand::Gone { consumer });
-        self.finish_endings(desk);
-        self.forget_consumer(desk, consumer);
-        self.ended.retain(|(ended, _)| *ended != consumer);
-        self.release_unsent();
-    }
-
-    /// Whether a connection consumes from this queue, or may hold messages of it.
-    pub(crate) fn serves(&self, connection: ConnectionId) -> bool {
-        self.consumers.iter().any(|one| one.view.connection == connection)
-            || self.ended.iter().any(|(_, whose)| *whose == connection)
-            || self.got.values().any(|whose| *whose == connection)
-    }
-
-    /// A connection has ended, and nobody will say what becomes of what it held.
-    pub(crate) fn connection_gone(&mut self, desk: &mut Desk, connection: ConnectionId) {
-        let live = self.consumers.iter().map(|one| (one.id, one.view.connection));
-        let mut consumers: Vec<ConsumerId> = live
-            .chain(self.ended.iter().copied())
-            .filter(|(_, whose)| *whose == connection)
-            .map(|(consumer, _)| consumer)
-            .collect();
-        consumers.sort_unstable();
-        // All of them end first, so that nothing goes from one to the next.
-        for &consumer in &consumers {
-            self.end(desk, consumer);
-        }
-        let queue = self.profile.id;
-        let got: Vec<Unsettled> = self
-            .got
-            .iter()
-            .filter(|(_, whose)| **whose == connection)
-            .map(|(&seq, _)| Unsettled { queue, seq: Seq(seq), consumer: None })
-            .collect();
-        if !got.is_empty() {
-            self.settle(desk, &got, Settlement::Lost);
-        }
-        for consumer in consumers {
-            self.gone(desk, consumer);
-        }
-    }
-
-    /// A consumer is cancelled: it gets nothing more. What was assigned to it and has not left for
-    /// its connection goes back, unless it settles on delivery: then it is delivered first, since
-    /// for the queue it is gone.
-    pub(crate) fn cancel(&mut self, desk: &mut Desk, consumer: ConsumerId, ending: Ending) {
-        let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) else {
-            if let Ending::Asked(answer) = ending {
-                command::answer(answer, false);
-            }
-            return;
-        };
-        let mut unsent = Vec::new();
-        if !self.consumers[at].view.no_ack {
-            self.outgoing.retain(|one| match one {
-                Outgoing::Deliver { consumer: to, seq, .. } if *to == consumer => {
-                    unsent.push(Unsettled {
-                        queue: self.profile.id,
-                        seq: *seq,
-                        consumer: Some(consumer),
-                    });
-                    false
-                }
-                _ => true,
-            });
-        }
-        match (&self.consumers[at].ending, ending) {
-            (Some(Ending::Asked(_)), Ending::Asked(answer)) => command::answer(answer, false),
-            (Some(_), Ending::Revoked) => {}
-            (before, ending) => {
-                self.ending += usize::from(before.is_none());
-                self.consumers[at].ending = Some(ending);
-            }
-        }
-        self.apply(desk, QueueCommand::Cancel { consumer });
-        if !unsent.is_empty() {
-            self.settle(desk, &unsent, Settlement::Client(amqp::request::Outcome::Return));
-        }
-        self.ended.retain(|(ended, _)| self.machine.held_by(*ended) > 0);
-        if self.machine.held_by(consumer) > 0 {
-            self.ended.push((consumer, self.consumers[at].view.connection));
-        }
-        self.finish_endings(desk);
-    }
-
-    /// Ends the cancelled consumers that have got everything.
-    fn finish_endings(&mut self, desk: &mut Desk) {
-        if self.ending == 0 {
-            return;
-        }
-        let mut waiting: BTreeSet<ConsumerId> = BTreeSet::new();
-        for one in &self.outgoing {
-            if let Outgoing::Deliver { consumer, .. } = one {
-                waiting.insert(*consumer);
-            }
-        }
-        while let Some(at) =
-            self.consumers.iter().position(|one| one.ending.is_some() && !waiting.contains(&one.id))
-        {
-            let consumer = self.consumers[at].id;
-            self.ending -= 1;
-            let delete = self.ending == 0 && std::mem::take(&mut self.last_consumer_gone);
-            let told = match self.consumers[at].ending.take() {
-                Some(Ending::Asked(answer)) => {
-                    // What was gathered for the consumer before leaves before the answer.
-                    desk.outboxes.flush();
-                    answer.send(delete).is_ok()
-                }
-                _ => {
-                    self.tell(desk, consumer, |channel| Event::ConsumerCancelled {
-                        channel,
-                        consumer,
-                    });
-                    false
-                }
-            };
-            if delete && !told {
-                self.delete_without_consumers(desk);
-            }
-            self.forget_consumer(desk, consumer);
-        }
-    }
-
-    fn delete_without_consumers(&self, desk: &Desk) {
-        desk.chore(Chore::DeleteQueue { queue: self.profile.id, why: "last consumer gone" });
-    }
-
     /// Up to which message it may have handed some out, if it is durable and has messages.
     pub(crate) fn handed_out(&self) -> Option<(QueueId, Seq)> {
         let highest = self.machine.highest_delivered().max(self.handed_out_before);
         highest.filter(|_| self.profile.durable).map(|highest| (self.profile.id, highest))
-    }
-
-    /// Releases what was held for a delivery that will not happen any more (its consumer settled
-    /// on delivery, so for the machine it is gone).
-    fn release_unsent(&mut self) {
-        if self.held.is_empty() {
-            return;
-        }
-        let waiting: BTreeSet<u64> = self.outgoing.iter().map(|one| one.seq().0).collect();
-        let lost: Vec<u64> = self.held.difference(&waiting).copied().collect();
-        for position in lost {
-            self.held.remove(&position);
-            self.release(Seq(position), Seq(position));
-        }
-    }
-
-    /// A subscription.
-    pub(crate) fn consume(&mut self, desk: &mut Desk, consume: Consume) {
-        self.used_at = desk.now;
-        let (prefetch, granted) = match consume.flow {
-            amqp::request::Flow::Prefetch(count) => (count, false),
-            amqp::request::Flow::Granted => (0, true),
-        };
-        let subscription = Subscription {
-            consumer: consume.consumer,
-            prefetch,
-            granted,
-            no_ack: consume.no_ack,
-            exclusive: consume.exclusive,
-            priority: consume.priority,
-            timeout: consume.timeout,
-            window_bytes: desk.consumer_window,
-        };
-        let reply =
-            self.machine.apply(desk.now, QueueCommand::Consume(subscription), &mut desk.effects);
-        if reply == Reply::ExclusiveUse {
-            command::answer(consume.answer, Consumed::ExclusiveUse);
-            self.perform(desk, None);
-            return;
-        }
-        let timeout = consume.timeout.or(self.machine.settings().consumer_timeout);
-        let view = ConsumerView {
-            id: consume.consumer,
-            connection: consume.origin.id,
-            channel: consume.channel,
-            tag: consume.tag,
-            no_ack: consume.no_ack,
-            exclusive: consume.exclusive,
-            prefetch,
-            arguments: consume.arguments,
-            user: consume.user,
-            timeout: timeout.map(|timeout| timeout.0),
-        };
-        let outbox = desk.outboxes.join(&consume.origin);
-        let entry = Consumer { id: consume.consumer, outbox, view, ending: None };
-        let at = self.consumers.partition_point(|one| one.id < entry.id);
-        self.consumers.insert(at, entry);
-        desk.consumers.fetch_add(1, Ordering::Relaxed);
-        // The answer overtakes the deliveries, which are flushed at the end of the turn.
-        if consume.answer.send(Consumed::Done).is_err() {
-            self.gone(desk, consume.consumer);
-            return;
-        }
-        self.perform(desk, None);
     }
 
     /// `basic.get`.
@@ -559,12 +294,11 @@ impl Slot {
             Reply::Got { seq, redelivered, delivery_count, remaining } => {
                 if no_ack {
                     self.counters.got_no_ack += 1;
-                    self.held.insert(seq.0);
                 } else {
                     self.counters.got += 1;
                 }
                 self.counters.redelivered += u64::from(redelivered);
-                self.outgoing.push_back(Outgoing::Get {
+                let going = Going::Get {
                     seq,
                     redelivered,
                     delivery_count,
@@ -572,7 +306,8 @@ impl Slot {
                     connection,
                     no_ack,
                     answer,
-                });
+                };
+                self.outgoing.push(going, no_ack);
             }
             Reply::SingleActive => command::answer(answer, Got::SingleActive),
             _ => {
@@ -598,7 +333,7 @@ impl Slot {
     /// Ends the queue if the conditions hold. What remains is dropped by the caller.
     pub(crate) fn delete(&mut self, desk: &mut Desk, if_unused: bool, if_empty: bool) -> Deleted {
         // For the machine what waits to be sent may be gone already; for clients it is still here.
-        if if_empty && !self.held.is_empty() {
+        if if_empty && self.outgoing.holds_any() {
             return Deleted::NotEmpty;
         }
         let reply = self.machine.apply(
@@ -614,8 +349,8 @@ impl Slot {
         };
         self.perform(desk, None);
         if matches!(deleted, Deleted::Done(_)) {
-            for waiting in self.outgoing.drain(..) {
-                if let Outgoing::Get { answer, .. } = waiting {
+            for waiting in self.outgoing.drain() {
+                if let Going::Get { answer, .. } = waiting {
                     command::answer(answer, Got::Empty);
                 }
             }
@@ -676,98 +411,6 @@ impl Slot {
         self.perform(desk, None);
     }
 
-    /// Messages are gone: from memory, from this turn's puts, from the journal.
-    fn release(&mut self, first: Seq, last: Seq) {
-        if !self.held.is_empty()
-            && let Some(&position) = self.held.range(first.0..=last.0).next()
-        {
-            // Held for a delivery that waits for its body: released when it is sent.
-            if first.0 < position {
-                self.release(first, Seq(position - 1));
-            }
-            if position < last.0 {
-                self.release(Seq(position + 1), last);
-            }
-            return;
-        }
-        self.spilled.remove(first, last);
-        let stored = self.bodies.remove_range(first, last);
-        let mut put = 0;
-        while let Some((seq, ..)) = self.puts.last()
-            && first <= *seq
-            && *seq <= last
-        {
-            self.puts.pop();
-            put += 1;
-        }
-        if put == 0 && !self.puts.is_empty() {
-            let from = self.puts.partition_point(|(seq, ..)| *seq < first);
-            let to = self.puts.partition_point(|(seq, ..)| *seq <= last);
-            put += (to - from) as u64;
-            self.puts.drain(from..to);
-        }
-        if !stored || !self.in_journal || put == last.0 - first.0 + 1 {
-            return;
-        }
-        tracing::trace!(target: "walk", "release");
-        match self.releases.last_mut() {
-            Some((_, end)) if end.next() == first => *end = last,
-            _ => self.releases.push((first, last)),
-        }
-    }
-
-    fn forget_consumer(&mut self, desk: &mut Desk, consumer: ConsumerId) {
-        if let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) {
-            let gone = self.consumers.remove(at);
-            desk.consumers.fetch_sub(1, Ordering::Relaxed);
-            desk.outboxes.leave(gone.outbox);
-        }
-    }
-
-    /// Adds this turn's operations to the journal's batch; returns whether there are puts.
-    pub(crate) fn hand_over(&mut self, ops: &mut Vec<Op>) -> bool {
-        let stream = self.stream();
-        let any = !self.puts.is_empty();
-        self.handing = any;
-        self.counters.disk_writes += self.puts.len() as u64;
-        self.in_journal |= any;
-        for (seq, head, payload) in self.puts.drain(..) {
-            ops.push(Op::Put { stream, seq, head, payload });
-        }
-        for seq in self.notes.drain(..) {
-            // Transient messages have nothing to note; the journal passes over what it does not have.
-            if self.in_journal
-                && let Some(head) = self.machine.head(seq)
-            {
-                let bytes = stored_head(head, self.spilled.contains(seq));
-                ops.push(Op::Note { stream, seq, bytes });
-            }
-        }
-        for (first, last) in self.releases.drain(..) {
-            ops.push(Op::Release { stream, first, last });
-        }
-        any
-    }
-
-    /// The turn's operations were handed to the journal under `lsn`, which has synced `durable`.
-    pub(crate) fn handed(&mut self, lsn: Lsn, durable: Lsn) {
-        if std::mem::take(&mut self.handing) {
-            self.bodies.synced(durable);
-            self.bodies.handed(lsn, Seq(self.next_seq.0 - 1));
-        }
-    }
-
-    /// The journal has synced up to `lsn`: bodies up to there may be dropped.
-    pub(crate) fn synced(&mut self, lsn: Lsn, keep: u64) {
-        self.bodies.synced(lsn);
-        self.bodies.evict(keep, self.machine.oldest_ready().unwrap_or(Seq(u64::MAX)));
-    }
-
-    /// Bodies that have stayed for long let go of their buffer.
-    pub(crate) fn detach_oldest(&mut self) {
-        self.bodies.detach_oldest();
-    }
-
     /// Reports to the desk what has changed since the last report.
     pub(crate) fn report(&mut self, desk: &mut Desk) {
         let weight = self.bodies.weight();
@@ -796,11 +439,4 @@ impl Slot {
             used_at: self.used_at.0,
         }
     }
-}
-
-fn stored_head(head: queue::head::Head, spilled: bool) -> Head {
-    let mut bytes = [0; STORED_HEAD_LEN];
-    bytes[..queue::head::Head::LEN].copy_from_slice(&head.encode());
-    bytes[queue::head::Head::LEN] = u8::from(spilled);
-    Head::new(&bytes)
 }

@@ -1,240 +1,218 @@
-//! Messages on their way to consumers, and the bodies that have to be read for them.
+//! Messages on their way to clients, in order, while the body of one of them is not in memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
-use amq_protocol_types::AMQPValue;
-use amqp::request::{Delivery, Event, Unsettled};
-use bytes::Bytes;
-use model::id::Seq;
+use model::id::{ConnectionId, ConsumerId, Seq};
 use model::message::Message;
-use queue::command::{Command as QueueCommand, Outcome as QueueOutcome};
+use tokio::sync::oneshot;
 
-use super::{DEAD_IN_FLIGHT, Fresh, Outgoing, READ_BYTES, READ_MESSAGES, Slot};
-use crate::death;
-use crate::shard::bodies::Body;
-use crate::shard::command::{Got, Settlement};
-use crate::shard::desk::Desk;
+use crate::shard::bodies::Bodies;
+use crate::shard::command::Got;
 
-impl Slot {
-    pub(super) fn deliver(
-        &mut self,
-        desk: &mut Desk,
-        outgoing: Outgoing,
-        fresh: Option<Fresh<'_>>,
-    ) {
-        let Outgoing::Deliver { consumer, seq, .. } = outgoing else { return };
-        let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) else { return };
-        if self.outgoing.is_empty() {
-            let message = match fresh {
-                Some(fresh) if fresh.seq == seq => Some(fresh.message.clone()),
-                _ => self.bodies.get(seq).map(|body| body.message.clone()),
-            };
-            if let Some(message) = message {
-                self.send(desk, &outgoing, message);
-                return;
-            }
+/// One of them.
+#[derive(Debug)]
+pub(super) enum Going {
+    Deliver {
+        consumer: ConsumerId,
+        seq: Seq,
+        redelivered: bool,
+        delivery_count: u32,
+    },
+    Get {
+        seq: Seq,
+        redelivered: bool,
+        delivery_count: u32,
+        remaining: u64,
+        connection: ConnectionId,
+        no_ack: bool,
+        answer: oneshot::Sender<Got>,
+    },
+}
+
+impl Going {
+    pub(super) fn seq(&self) -> Seq {
+        match self {
+            Self::Deliver { seq, .. } | Self::Get { seq, .. } => *seq,
         }
-        if self.consumers[at].view.no_ack {
-            self.held.insert(seq.0);
-        }
-        self.outgoing.push_back(outgoing);
-        self.read(desk);
     }
 
-    pub(super) fn send(&mut self, desk: &mut Desk, outgoing: &Outgoing, message: Message) {
-        let Outgoing::Deliver { consumer, seq, redelivered, delivery_count } = *outgoing else {
-            return;
-        };
-        let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) else { return };
-        let to = &self.consumers[at];
-        if to.view.no_ack {
-            self.counters.delivered_no_ack += 1;
-        } else {
-            self.counters.delivered += 1;
+    pub(super) fn consumer(&self) -> Option<ConsumerId> {
+        match self {
+            Self::Deliver { consumer, .. } => Some(*consumer),
+            Self::Get { .. } => None,
         }
-        self.counters.redelivered += u64::from(redelivered);
-        let message = self.counting(message, delivery_count);
-        let delivery = Delivery {
-            channel: to.view.channel,
-            consumer: Some(consumer),
-            queue: self.profile.id,
-            seq,
-            redelivered,
-            message,
-        };
-        tracing::trace!(target: "walk", "deliver");
-        desk.outboxes.push(to.outbox, Event::Deliver(delivery));
+    }
+}
+
+/// What can be done now.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Send this one. `held`: then the journal may let go of it.
+    Ready {
+        going: Going,
+        message: Message,
+        held: bool,
+    },
+    /// The body of the first one has to be read.
+    Missing,
+    Nothing,
+}
+
+/// See the module head.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    queue: VecDeque<Going>,
+    /// Those that settle on delivery: gone for the machine, and released when they are sent.
+    held: BTreeSet<u64>,
+}
+
+impl Outgoing {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 
-    /// The message as it is handed out: where failures count, the client sees the count.
-    pub(super) fn counting(&self, message: Message, delivery_count: u32) -> Message {
-        if delivery_count == 0 || self.machine.settings().delivery_limit.is_none() {
-            return message;
+    /// Adds one. `held`: for the machine it is gone.
+    pub(super) fn push(&mut self, going: Going, held: bool) {
+        if held {
+            self.held.insert(going.seq().0);
         }
-        let count = AMQPValue::LongLongInt(i64::from(delivery_count));
-        death::with_header(&message, "x-delivery-count", count)
+        self.queue.push_back(going);
     }
 
-    /// Sends what waited for bodies, as far as they are there.
-    pub(super) fn pump_outgoing(&mut self, desk: &mut Desk) {
-        while let Some(front) = self.outgoing.front() {
-            let seq = front.seq();
-            let Some(body) = self.bodies.get(seq) else {
-                self.read(desk);
-                break;
-            };
-            let message = body.message.clone();
-            let Some(front) = self.outgoing.pop_front() else { return };
-            match front {
-                Outgoing::Deliver { .. } => self.send(desk, &front, message),
-                Outgoing::Get {
-                    redelivered,
-                    delivery_count,
-                    remaining,
-                    connection,
-                    no_ack,
-                    answer,
-                    ..
-                } => {
-                    let message = self.counting(message, delivery_count);
-                    let got = Got::Message { seq, redelivered, message, remaining };
-                    let taken = answer.send(got).is_ok();
-                    if taken && !no_ack {
-                        self.got.insert(seq.0, connection);
-                    } else if !no_ack {
-                        // The connection is gone: nobody will settle it.
-                        let one = Unsettled { queue: self.profile.id, seq, consumer: None };
-                        self.settle(desk, &[one], Settlement::Lost);
-                    }
-                }
+    /// Takes the first one out if its body is there.
+    pub(super) fn next(&mut self, bodies: &Bodies) -> Next {
+        let Some(front) = self.queue.front() else { return Next::Nothing };
+        let Some(body) = bodies.get(front.seq()) else { return Next::Missing };
+        let message = body.message.clone();
+        match self.queue.pop_front() {
+            Some(going) => {
+                let held = self.held.remove(&going.seq().0);
+                Next::Ready { going, message, held }
             }
-            if self.held.remove(&seq.0) {
-                self.release(seq, seq);
-            }
+            None => Next::Nothing,
         }
-        self.finish_endings(desk);
     }
 
-    /// Starts reading what is missing at the heads of `outgoing` and `dead`, and what follows.
-    pub(super) fn read(&mut self, desk: &mut Desk) {
-        if self.reading {
-            return;
-        }
-        let mut seqs: Vec<Seq> = Vec::new();
-        let mut bytes = 0;
-        let wanted = self
-            .outgoing
-            .iter()
-            .map(Outgoing::seq)
-            .chain(self.dead.iter().take(DEAD_IN_FLIGHT).filter_map(|dead| dead.seq));
-        for seq in wanted {
-            if seqs.len() >= READ_MESSAGES || (bytes >= READ_BYTES && !seqs.is_empty()) {
-                break;
-            }
-            if self.bodies.get(seq).is_none() {
-                seqs.push(seq);
-                bytes += self.machine.head(seq).map_or(0, |head| u64::from(head.bytes));
-            }
-        }
-        // What will be delivered next lies next to it in the journal.
-        let room = desk.budget.cached.saturating_sub(desk.weight.cached).min(READ_BYTES);
-        if let Some(next) = self.machine.oldest_ready() {
-            let ahead = next.0..self.next_seq.0.min(next.0 + READ_MESSAGES as u64);
-            for seq in ahead.map(Seq) {
-                if seqs.len() >= READ_MESSAGES || bytes >= room {
-                    break;
-                }
-                if self.bodies.get(seq).is_none()
-                    && let Some(head) = self.machine.head(seq)
-                    && !seqs.contains(&seq)
-                {
-                    seqs.push(seq);
-                    bytes += u64::from(head.bytes);
-                }
-            }
-        }
-        if seqs.is_empty() {
-            return;
-        }
-        self.reading = true;
-        self.counters.disk_reads += seqs.len() as u64;
-        desk.read(self.profile.id, seqs);
+    /// Messages whose bodies are needed, most urgent first.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = Seq> + '_ {
+        self.queue.iter().map(Going::seq)
     }
 
-    /// Bodies have come from the journal; `None`: it cannot be read.
-    pub(crate) fn on_read(&mut self, desk: &mut Desk, bodies: Vec<(Seq, Option<Bytes>)>) {
-        self.reading = false;
-        let mut unreadable = BTreeSet::new();
-        for (seq, bytes) in bodies {
-            let message = bytes.and_then(|bytes| Message::decode(bytes).ok());
-            match message {
-                Some(message) => {
-                    let wanted = self.machine.head(seq).is_some()
-                        || self.held.contains(&seq.0)
-                        || self.dead.iter().any(|dead| dead.seq == Some(seq));
-                    if wanted && self.bodies.get(seq).is_none() {
-                        self.bodies.insert(seq, Body { message, journalled: true });
-                    }
-                }
-                None => {
-                    unreadable.insert(seq);
-                }
+    /// Forgets what goes to a consumer: which messages, and whether they were held.
+    pub(super) fn drop_consumer(&mut self, consumer: ConsumerId) -> Vec<(Seq, bool)> {
+        let Self { queue, held } = self;
+        let mut dropped = Vec::new();
+        queue.retain(|one| {
+            let other = one.consumer() != Some(consumer);
+            if !other {
+                dropped.push((one.seq(), held.remove(&one.seq().0)));
             }
-        }
-        if !unreadable.is_empty() {
-            self.lose(desk, &unreadable);
-        }
-        self.pump_outgoing(desk);
-        self.pump_dead(desk);
-    }
-
-    /// Messages whose bodies are damaged on disk cannot be delivered. What waited for them goes on.
-    pub(super) fn lose(&mut self, desk: &mut Desk, unreadable: &BTreeSet<Seq>) {
-        let waiting: BTreeSet<Seq> = self
-            .outgoing
-            .iter()
-            .map(Outgoing::seq)
-            .chain(self.dead.iter().filter_map(|dead| dead.seq))
-            .filter(|seq| unreadable.contains(seq))
-            .collect();
-        if waiting.is_empty() {
-            return; // read ahead of time; it is tried again when it is needed
-        }
-        tracing::error!(
-            queue = %self.profile.name, vhost = %self.profile.vhost, count = waiting.len(),
-            "stored messages cannot be read back and are dropped"
-        );
-        let mut settled = Vec::new();
-        let id = self.profile.id;
-        self.outgoing.retain_mut(|one| {
-            if !waiting.contains(&one.seq()) {
-                return true;
-            }
-            let consumer = match one {
-                Outgoing::Deliver { consumer, .. } => Some(*consumer),
-                Outgoing::Get { .. } => None,
-            };
-            settled.push(Unsettled { queue: id, seq: one.seq(), consumer });
-            false
+            other
         });
-        self.dead.retain(|dead| dead.seq.is_none_or(|seq| !waiting.contains(&seq)));
-        for one in &settled {
-            self.machine.apply(
-                desk.now,
-                QueueCommand::Settle {
-                    consumer: one.consumer,
-                    first: one.seq,
-                    last: one.seq,
-                    outcome: QueueOutcome::Accept,
-                    more: false,
-                },
-                &mut desk.effects,
-            );
-            self.perform(desk, None);
+        dropped
+    }
+
+    /// The consumers that something goes to.
+    pub(super) fn consumers(&self) -> BTreeSet<ConsumerId> {
+        self.queue.iter().filter_map(Going::consumer).collect()
+    }
+
+    /// Takes those of some messages out.
+    pub(super) fn take(&mut self, seqs: &BTreeSet<Seq>) -> Vec<Going> {
+        let mut taken = Vec::new();
+        for one in std::mem::take(&mut self.queue) {
+            if seqs.contains(&one.seq()) {
+                self.held.remove(&one.seq().0);
+                taken.push(one);
+            } else {
+                self.queue.push_back(one);
+            }
         }
-        for seq in waiting {
-            self.held.remove(&seq.0);
-            self.release(seq, seq);
+        taken
+    }
+
+    /// Takes all of them out.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Going> + '_ {
+        self.held.clear();
+        self.queue.drain(..)
+    }
+
+    /// Whether a message must stay although it is gone for the machine.
+    pub(super) fn is_held(&self, seq: Seq) -> bool {
+        !self.held.is_empty() && self.held.contains(&seq.0)
+    }
+
+    /// Whether any must.
+    pub(super) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The first one of a range that must.
+    pub(super) fn first_held(&self, first: Seq, last: Seq) -> Option<Seq> {
+        if self.held.is_empty() {
+            return None;
         }
+        self.held.range(first.0..=last.0).next().map(|position| Seq(*position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::bodies::Body;
+
+    fn delivery(consumer: u64, seq: u64) -> Going {
+        Going::Deliver {
+            consumer: ConsumerId(consumer),
+            seq: Seq(seq),
+            redelivered: false,
+            delivery_count: 0,
+        }
+    }
+
+    fn bodies(seqs: &[u64]) -> Bodies {
+        let mut bodies = Bodies::default();
+        for &seq in seqs {
+            let message = Message::from_parts("", "q", &[0, 0], &[]);
+            bodies.insert(Seq(seq), Body { message, journalled: true });
+        }
+        bodies
+    }
+
+    #[test]
+    fn nothing_overtakes_what_waits_for_its_body() {
+        let mut outgoing = Outgoing::default();
+        outgoing.push(delivery(1, 5), true);
+        outgoing.push(delivery(2, 6), false);
+        assert!(matches!(outgoing.next(&bodies(&[6])), Next::Missing));
+        assert_eq!(outgoing.wanted().collect::<Vec<_>>(), [Seq(5), Seq(6)]);
+        assert!(outgoing.is_held(Seq(5)) && !outgoing.is_held(Seq(6)));
+        let bodies = bodies(&[5, 6]);
+        for (expected, expected_held) in [(5, true), (6, false)] {
+            match outgoing.next(&bodies) {
+                Next::Ready { going, held, .. } => {
+                    assert_eq!((going.seq(), held), (Seq(expected), expected_held));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(matches!(outgoing.next(&bodies), Next::Nothing));
+        assert!(!outgoing.holds_any());
+    }
+
+    #[test]
+    fn what_is_taken_out_is_held_no_more() {
+        let mut outgoing = Outgoing::default();
+        for (consumer, seq) in [(1, 1), (2, 2), (1, 3), (2, 4), (2, 5)] {
+            outgoing.push(delivery(consumer, seq), consumer == 2);
+        }
+        assert_eq!(outgoing.first_held(Seq(3), Seq(9)), Some(Seq(4)));
+        assert_eq!(outgoing.drop_consumer(ConsumerId(1)), [(Seq(1), false), (Seq(3), false)]);
+        assert_eq!(outgoing.consumers(), [ConsumerId(2)].into());
+        let taken = outgoing.take(&[Seq(4), Seq(1)].into());
+        assert_eq!(taken.iter().map(Going::seq).collect::<Vec<_>>(), [Seq(4)]);
+        assert_eq!(outgoing.first_held(Seq(3), Seq(9)), Some(Seq(5)));
+        assert_eq!(outgoing.drop_consumer(ConsumerId(2)), [(Seq(2), true), (Seq(5), true)]);
+        assert!(outgoing.is_empty() && !outgoing.holds_any());
     }
 }

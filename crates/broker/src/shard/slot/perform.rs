@@ -1,11 +1,12 @@
 //! The effects of the machine, performed in order.
 
-use amqp::request::{ChannelId, Error, Event};
-use model::id::ConsumerId;
+use amqp::request::Event;
 use model::message::Message;
 use queue::effect::Effect;
 
-use super::{Dead, Fresh, Outgoing, Slot};
+use super::dead_letters::Departed;
+use super::outgoing::Going;
+use super::{Fresh, Slot};
 use crate::shard::bodies::Body;
 use crate::shard::desk::{Chore, Desk};
 
@@ -23,15 +24,15 @@ impl Slot {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Deliver { consumer, seq, redelivered, delivery_count } => {
-                    let outgoing = Outgoing::Deliver { consumer, seq, redelivered, delivery_count };
-                    self.deliver(desk, outgoing, keep);
+                    let going = Going::Deliver { consumer, seq, redelivered, delivery_count };
+                    self.deliver(desk, going, keep);
                 }
                 Effect::Release { first, last } => {
                     if let Some(arrived) = keep
                         && first <= arrived.seq
                         && arrived.seq <= last
                     {
-                        if self.held.contains(&arrived.seq.0) {
+                        if self.outgoing.is_held(arrived.seq) {
                             self.keep(arrived);
                         }
                         keep = None;
@@ -46,7 +47,7 @@ impl Slot {
                         keep = None;
                     }
                     self.count_death(reason);
-                    self.dead.push_back(Dead { seq: Some(seq), message: None, reason });
+                    self.dead.push(Departed::Stored(seq), reason);
                 }
                 Effect::Noted { seq } => self.notes.push(seq),
                 Effect::Demand { consumer } => {
@@ -97,7 +98,7 @@ impl Slot {
         self.perform(desk, None);
         if let Some(reason) = own {
             self.count_death(reason);
-            self.dead.push_back(Dead { seq: None, message: Some(message.clone()), reason });
+            self.dead.push(Departed::Refused(message.clone()), reason);
             self.pump_dead(desk);
         }
     }
@@ -106,34 +107,5 @@ impl Slot {
         // A message that is only here would pin the whole read buffer that it came in.
         let message = if fresh.journalled { fresh.message.clone() } else { fresh.message.detach() };
         self.bodies.insert(fresh.seq, Body { message, journalled: fresh.journalled });
-    }
-
-    pub(super) fn tell(
-        &self,
-        desk: &mut Desk,
-        consumer: ConsumerId,
-        event: impl FnOnce(ChannelId) -> Event,
-    ) {
-        if let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) {
-            let to = &self.consumers[at];
-            desk.outboxes.push(to.outbox, event(to.view.channel));
-        }
-    }
-
-    pub(super) fn time_out(&self, desk: &mut Desk, consumer: ConsumerId, returned: u64) {
-        let Ok(at) = self.consumers.binary_search_by_key(&consumer, |one| one.id) else { return };
-        let to = &self.consumers[at];
-        let timeout = to.view.timeout.unwrap_or_default();
-        tracing::warn!(
-            queue = %self.profile.name, vhost = %self.profile.vhost, consumer = %to.view.tag,
-            returned, timeout_ms = timeout, "consumer held messages too long"
-        );
-        let channel = to.view.channel;
-        let text = format!(
-            "delivery acknowledgement on channel {channel} timed out. Timeout value used: \
-             {timeout} ms. This timeout value can be configured, see consumers doc guide to learn more"
-        );
-        let error = Error { code: 406, text };
-        desk.outboxes.push(to.outbox, Event::ConsumerTimedOut { channel, consumer, error });
     }
 }

@@ -1,0 +1,102 @@
+//! What a queue has in the journal: what a turn adds to it, and what is let go of again.
+
+use journal::op::{Head, Lsn, Op};
+use model::id::Seq;
+
+use super::Slot;
+
+/// What is written behind the machine's head of a message: whether it is only spilled, so that a
+/// restart drops it.
+const STORED_HEAD_LEN: usize = queue::head::Head::LEN + 1;
+
+impl Slot {
+    /// Messages are gone: from memory, from this turn's puts, from the journal.
+    pub(super) fn release(&mut self, first: Seq, last: Seq) {
+        if let Some(Seq(position)) = self.outgoing.first_held(first, last) {
+            // Held for a delivery that waits for its body: released when it is sent.
+            if first.0 < position {
+                self.release(first, Seq(position - 1));
+            }
+            if position < last.0 {
+                self.release(Seq(position + 1), last);
+            }
+            return;
+        }
+        self.spilled.remove(first, last);
+        let stored = self.bodies.remove_range(first, last);
+        let mut put = 0;
+        while let Some((seq, ..)) = self.puts.last()
+            && first <= *seq
+            && *seq <= last
+        {
+            self.puts.pop();
+            put += 1;
+        }
+        if put == 0 && !self.puts.is_empty() {
+            let from = self.puts.partition_point(|(seq, ..)| *seq < first);
+            let to = self.puts.partition_point(|(seq, ..)| *seq <= last);
+            put += (to - from) as u64;
+            self.puts.drain(from..to);
+        }
+        if !stored || !self.in_journal || put == last.0 - first.0 + 1 {
+            return;
+        }
+        tracing::trace!(target: "walk", "release");
+        match self.releases.last_mut() {
+            Some((_, end)) if end.next() == first => *end = last,
+            _ => self.releases.push((first, last)),
+        }
+    }
+
+    /// Adds this turn's operations to the journal's batch; returns whether there are puts.
+    pub(crate) fn hand_over(&mut self, ops: &mut Vec<Op>) -> bool {
+        let stream = self.stream();
+        let any = !self.puts.is_empty();
+        self.handing = any;
+        self.counters.disk_writes += self.puts.len() as u64;
+        self.in_journal |= any;
+        for (seq, head, payload) in self.puts.drain(..) {
+            ops.push(Op::Put { stream, seq, head, payload });
+        }
+        for seq in self.notes.drain(..) {
+            // Transient messages have nothing to note; the journal passes over what it does not have.
+            if self.in_journal
+                && let Some(head) = self.machine.head(seq)
+            {
+                let bytes = stored_head(head, self.spilled.contains(seq));
+                ops.push(Op::Note { stream, seq, bytes });
+            }
+        }
+        for (first, last) in self.releases.drain(..) {
+            ops.push(Op::Release { stream, first, last });
+        }
+        any
+    }
+
+    /// The turn's operations were handed to the journal under `lsn`, which has synced `durable`.
+    pub(crate) fn handed(&mut self, lsn: Lsn, durable: Lsn) {
+        if std::mem::take(&mut self.handing) {
+            self.bodies.synced(durable);
+            self.bodies.handed(lsn, Seq(self.next_seq.0 - 1));
+        }
+    }
+
+    /// The journal has synced up to `lsn`: bodies up to there may be dropped.
+    pub(crate) fn synced(&mut self, lsn: Lsn, keep: u64) {
+        self.bodies.synced(lsn);
+        self.bodies.evict(keep, self.machine.oldest_ready().unwrap_or(Seq(u64::MAX)));
+    }
+
+    /// Bodies that have stayed for long let go of their buffer.
+    pub(crate) fn detach_oldest(&mut self) {
+        self.bodies.detach_oldest();
+    }
+}
+
+/// The head of a message as it is stored.
+pub(super) fn stored_head(head: queue::head::Head, spilled: bool) -> Head {
+    let mut bytes = [0; STORED_HEAD_LEN];
+    bytes[..queue::head::Head::LEN].copy_from_slice(&head.encode());
+    bytes[queue::head::Head::LEN] = u8::from(spilled);
+    Head::new(&bytes)
+}
