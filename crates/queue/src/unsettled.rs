@@ -34,8 +34,8 @@ impl Held {
 #[derive(Debug, Clone, Copy)]
 struct Stray {
     held: Held,
-    /// The one that the line ended with then.
-    after: Seq,
+    /// Which line there was then, and what it ended with.
+    after: (u64, Seq),
     /// Counts strays.
     turn: u64,
 }
@@ -46,12 +46,12 @@ const HOLES_MIN: usize = 32;
 /// What one consumer, or everybody who used `basic.get`, holds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unsettled {
-    /// Never begins with a hole.
+    /// Never begins with a hole. Its end stays until it is empty, so that it and the strays tell the
+    /// order of all deliveries.
     line: VecDeque<Held>,
     holes: usize,
-    /// The last one that entered the line since everything was settled; the line goes on above it,
-    /// so that it and the strays tell the order of all deliveries.
-    end: Option<Seq>,
+    /// Counts how often the line began.
+    lines: u64,
     strays: BTreeMap<Seq, Stray>,
     strayed: u64,
 }
@@ -69,13 +69,15 @@ impl Unsettled {
     pub(crate) fn insert(&mut self, message: Message, since: Timestamp) {
         debug_assert!(since != NEVER, "the end of time is taken");
         let held = Held { message, since };
-        match self.end {
-            Some(after) if after >= message.seq => {
+        match self.line.back() {
+            Some(youngest) if youngest.message.seq >= message.seq => {
+                let after = (self.lines, youngest.message.seq);
                 self.strayed += 1;
                 self.strays.insert(message.seq, Stray { held, after, turn: self.strayed });
             }
-            _ => {
-                self.end = Some(message.seq);
+            Some(_) => self.line.push_back(held),
+            None => {
+                self.lines += 1;
                 self.line.push_back(held);
             }
         }
@@ -87,10 +89,7 @@ impl Unsettled {
             self.take_line(first, last, taken);
         } else if first == last {
             match self.strays.remove(&first) {
-                Some(stray) => {
-                    taken(&stray.held.message);
-                    self.settle_end();
-                }
+                Some(stray) => taken(&stray.held.message),
                 None => self.take_line(first, last, taken),
             }
         } else if first < last {
@@ -100,7 +99,6 @@ impl Unsettled {
                 self.strays.remove(&message.seq);
             }
             self.take_line(first, last, |message| all.push(*message));
-            self.settle_end();
             all.sort_unstable_by_key(|message| message.seq);
             all.iter().for_each(taken);
         }
@@ -136,7 +134,7 @@ impl Unsettled {
         let mut line = self.line.iter().filter(|held| !held.is_hole()).peekable();
         std::iter::from_fn(move || {
             let stray = match (strays.peek(), line.peek()) {
-                (Some(stray), Some(held)) => stray.after < held.message.seq,
+                (Some(stray), Some(held)) => stray.after < (self.lines, held.message.seq),
                 (stray, _) => stray.is_some(),
             };
             let held = if stray { &strays.next()?.held } else { line.next()? };
@@ -155,13 +153,6 @@ impl Unsettled {
         self.line.shrink_to_fit();
     }
 
-    /// Once nothing is held the line may begin anywhere.
-    fn settle_end(&mut self) {
-        if self.is_empty() {
-            self.end = None;
-        }
-    }
-
     fn take_line(&mut self, first: Seq, last: Seq, mut taken: impl FnMut(&Message)) {
         while let Some(front) = self.line.front() {
             if front.is_hole() {
@@ -176,7 +167,7 @@ impl Unsettled {
             self.line.pop_front();
         }
         if self.line.is_empty() {
-            return self.settle_end();
+            return;
         }
         let start = self.line.partition_point(|held| held.message.seq < first);
         for held in self.line.range_mut(start..) {
@@ -190,8 +181,9 @@ impl Unsettled {
             }
         }
         if self.holes > HOLES_MIN && self.holes * 2 > self.line.len() {
-            self.line.retain(|held| !held.is_hole());
-            self.holes = 0;
+            let end = self.line.back().map(|held| held.message.seq);
+            self.line.retain(|held| !held.is_hole() || Some(held.message.seq) == end);
+            self.holes = self.line.back().map_or(0, |held| usize::from(held.is_hole()));
         }
     }
 }
@@ -252,13 +244,33 @@ mod tests {
             held.insert(message(seq), Timestamp(seq));
         }
         assert_eq!(order(&held), [7, 2, 11, 8, 13]);
-        take(&mut held, 0, 20);
-        held.insert(message(3), Timestamp(0));
-        held.insert(message(4), Timestamp(0));
-        assert_eq!(held.line.len(), 2, "the line begins anew");
-        take(&mut held, 3, 4);
-        held.insert(message(2), Timestamp(0));
-        assert_eq!((held.line.len(), order(&held)), (1, vec![2]));
+        take(&mut held, 13, 13);
+        held.insert(message(12), Timestamp(0));
+        take(&mut held, 11, 11);
+        assert_eq!(order(&held), [7, 2, 8, 12]);
+        for seq in [1, 9, 3] {
+            held.insert(message(seq), Timestamp(0));
+        }
+        assert_eq!(order(&held), [7, 2, 8, 12, 1, 9, 3], "the line began anew");
+        assert_eq!(held.line.len(), 2);
+        assert_eq!(take(&mut held, 0, 20), [1, 2, 3, 7, 8, 9, 12]);
+    }
+
+    #[test]
+    fn closing_up_keeps_the_order_of_deliveries() {
+        let mut held = Unsettled::default();
+        for seq in 1..=200 {
+            held.insert(message(seq), Timestamp(0));
+        }
+        held.insert(message(0), Timestamp(0));
+        take(&mut held, 2, 200);
+        assert!(held.line.len() < 100, "it was closed up");
+        for seq in [150, 201] {
+            held.insert(message(seq), Timestamp(0));
+        }
+        let order: Vec<u64> = held.deliveries().map(|(message, _)| message.seq.0).collect();
+        assert_eq!(order, [1, 0, 150, 201]);
+        assert_eq!(held.len(), 4);
     }
 
     #[test]

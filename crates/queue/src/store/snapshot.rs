@@ -8,8 +8,6 @@
 //! What came back is kept apart from the line as it is here, since only the line may go on where
 //! it ends. Empty levels, the borders of chunks and spare room are left out.
 
-use std::collections::BTreeSet;
-
 use model::id::Seq;
 
 use super::{Level, Line, Ready};
@@ -141,25 +139,16 @@ impl Ready {
         if self.levels.len() < 2 {
             return Ok(());
         }
-        let mut levels: Vec<_> = self
-            .levels
-            .iter()
-            .map(|level| level.returned.keys().copied().chain(level.line.seqs()))
-            .collect();
-        let mut heads = BTreeSet::new();
-        let mut next: Vec<usize> = (0..levels.len()).collect();
-        while let Some(place) = next.pop() {
-            if let Some(seq) = levels[place].next() {
-                if heads.range((seq, 0)..=(seq, usize::MAX)).next().is_some() {
-                    return Err(TWICE);
-                }
-                heads.insert((seq, place));
+        let mut levels: Vec<_> = self.levels.iter().map(|level| level.seqs().peekable()).collect();
+        let mut last = None;
+        let head =
+            |(place, names): (usize, &mut std::iter::Peekable<_>)| Some((*names.peek()?, place));
+        while let Some((seq, place)) = levels.iter_mut().enumerate().filter_map(head).min() {
+            if last == Some(seq) {
+                return Err(TWICE);
             }
-            if next.is_empty()
-                && let Some((_, place)) = heads.pop_first()
-            {
-                next.push(place);
-            }
+            last = Some(seq);
+            levels[place].next();
         }
         Ok(())
     }
@@ -169,6 +158,11 @@ impl Level {
     fn checks(&self, message: &Message) -> Result<(), Malformed> {
         let is_here = message.priority == self.priority;
         is_here.then_some(()).ok_or(Malformed::Value("a message is on the wrong level"))
+    }
+
+    /// All, ascending.
+    fn seqs(&self) -> impl Iterator<Item = Seq> {
+        self.returned.keys().copied().chain(self.line.seqs())
     }
 
     fn youngest(&self) -> Option<Seq> {

@@ -27,6 +27,8 @@ pub(crate) struct Message {
     pub(crate) seq: Seq,
     pub(crate) head: Head,
     pub(crate) place: Place,
+    /// Which delivery it was when it was last handed out, and whether not its first.
+    pub(crate) delivery: (u64, bool),
 }
 
 #[derive(Debug, Clone)]
@@ -243,7 +245,9 @@ impl Model {
             self.remove(seq);
             self.effects.push(Effect::Release { first: seq, last: seq });
         } else {
+            let delivery = (self.counter, head.delivered);
             let message = self.message(seq);
+            message.delivery = delivery;
             message.head.delivered = true;
             message.place = Place::Held(Some(consumer), now);
             if terms.granted {
@@ -519,7 +523,12 @@ impl Model {
             delivered: false,
         };
         let alone = self.ready().next().is_none();
-        self.messages.push(Message { seq: arrival.seq, head, place: Place::Ready });
+        self.messages.push(Message {
+            seq: arrival.seq,
+            head,
+            place: Place::Ready,
+            delivery: (0, false),
+        });
         if alone && let Some(place) = self.next() {
             self.deliver(place, arrival.seq);
             return Reply::Enqueued;

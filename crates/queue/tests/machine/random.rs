@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use queue::command::{Arrival, Command, Outcome, Reply, Subscription};
 use queue::effect::Effect;
-use queue::queue::Queue;
+use queue::queue::{Held, Queue};
 use queue::settings::{DelayedRetry, Overflow, Retried, Settings, Style};
 
 use crate::model::{Model, Place};
@@ -353,6 +353,14 @@ impl Pair {
         for consumer in &model.consumers {
             let id = consumer.terms.consumer;
             assert_eq!(queue.held_by(id), model.held_by(Some(id)).count());
+            let mut held: Vec<_> = model.held_by(Some(id)).collect();
+            held.sort_unstable_by_key(|message| message.delivery.0);
+            let held = held.into_iter().map(|message| Held {
+                seq: message.seq,
+                redelivered: message.delivery.1,
+                delivery_count: message.head.delivery_count,
+            });
+            assert!(queue.holdings(id).eq(held), "what {id:?} holds");
         }
         if !model.held_back {
             match (queue.next_deadline(), model.deadline()) {
