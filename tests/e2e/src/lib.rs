@@ -14,9 +14,12 @@
 
 pub mod broker;
 pub mod client;
+pub mod cluster;
 pub mod codec;
 pub mod content;
 pub mod http;
 pub mod load;
 pub mod node;
+pub mod numbered;
+pub mod proxy;
 pub mod wait;

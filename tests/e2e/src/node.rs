@@ -3,9 +3,10 @@
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -29,13 +30,17 @@ pub fn binary() -> PathBuf {
 
 /// A port on loopback that nobody listens on now.
 ///
-/// Taken at random from below the range of outgoing connections, so that neither a client nor a
-/// test beside this one takes it before the node does, or while the node restarts.
+/// Taken at random from below the range of outgoing connections, so that no client takes it before
+/// the node does, or while the node restarts. No other test takes it either: the UDP socket of the
+/// same number, held until this process ends, says that it is given away.
 pub fn free_port() -> u16 {
+    static GIVEN: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
     loop {
         let number = RandomState::new().build_hasher().finish() % 20_000;
         let port = 10_000 + u16::try_from(number).expect("below 20,000");
+        let Ok(given) = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) else { continue };
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            GIVEN.lock().unwrap_or_else(PoisonError::into_inner).push(given);
             return port;
         }
     }
@@ -85,6 +90,13 @@ impl Setup {
 
     /// Starts the process and does not wait.
     pub fn spawn(self) -> Node {
+        let mut node = self.prepare();
+        node.run();
+        node
+    }
+
+    /// Chooses ports and a data directory, and does not start the process.
+    pub fn prepare(self) -> Node {
         let scratch = TempDir::new().expect("temporary directories can be made");
         let directory = self.directory.unwrap_or_else(|| scratch.path().join("data"));
         let listener = |key: &str| {
@@ -108,7 +120,7 @@ impl Setup {
         ];
         arguments.extend(self.settings.iter().map(|(key, value)| format!("{key}={value}")));
         let log = scratch.path().join("log");
-        let mut node = Node {
+        Node {
             child: None,
             scratch,
             directory,
@@ -119,9 +131,7 @@ impl Setup {
             http,
             metrics,
             quiet: false,
-        };
-        node.run();
-        node
+        }
     }
 }
 
@@ -236,8 +246,33 @@ impl Node {
 
     /// Sends SIGTERM and does not wait.
     pub fn signal_stop(&self) {
-        let status = Command::new("kill").arg("-TERM").arg(self.pid().to_string()).status();
-        assert!(status.is_ok_and(|status| status.success()), "SIGTERM can be sent");
+        self.signal("TERM");
+    }
+
+    /// SIGSTOP: the process stands still and its sockets stay open.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// SIGCONT after [`freeze`](Self::freeze).
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(status.is_ok_and(|status| status.success()), "SIG{name} can be sent");
+    }
+
+    /// Whether there is a process.
+    pub fn runs(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// Removes all data of a node that does not run.
+    pub fn wipe(&self) {
+        assert!(self.child.is_none(), "the node runs");
+        fs::remove_dir_all(&self.directory).expect("a data directory can be removed");
     }
 
     /// SIGTERM, and waits for the end.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Client, Event, Failure, METHOD, Outcome};
 use crate::codec::{Reader, Table, Writer};
 use crate::table;
+use crate::wait::PATIENCE;
 
 /// The protocol header of 0.9.1.
 pub const PROTOCOL_HEADER: &[u8; 8] = b"AMQP\x00\x00\x09\x01";
@@ -33,6 +34,8 @@ pub struct Options {
     pub heartbeat: u16,
     /// Client properties; the usual capabilities by default.
     pub properties: Table,
+    /// How long each answer is waited for.
+    pub patience: Duration,
 }
 
 impl Options {
@@ -57,6 +60,7 @@ impl Options {
             channel_max: None,
             heartbeat: 0,
             properties: table! { "product" => "e2e", "capabilities" => capabilities },
+            patience: PATIENCE,
         }
     }
 
@@ -72,6 +76,13 @@ impl Options {
     #[must_use]
     pub fn vhost(mut self, vhost: &str) -> Self {
         vhost.clone_into(&mut self.vhost);
+        self
+    }
+
+    /// Waits so long for each answer.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -117,6 +128,7 @@ impl Client {
     /// frame maximum, heartbeat.
     pub fn until_tune(options: &Options) -> Outcome<(Self, (u16, u32, u16))> {
         let mut client = Self::raw(options.address)?;
+        client.patience = options.patience;
         client.write(PROTOCOL_HEADER)?;
         let start = client.await_event(0, |event| event.id == (10, 10))?;
         let mut reader = Reader(&start.arguments);
