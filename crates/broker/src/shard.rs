@@ -53,6 +53,8 @@ pub(crate) fn now() -> Timestamp {
 #[derive(Debug)]
 pub(crate) struct Shard {
     slots: HashMap<QueueId, Box<Slot>>,
+    /// Deleted queues whose dead messages are not all where they go yet.
+    leaving: HashMap<QueueId, Box<Slot>>,
     cluster: HashMap<QueueId, Box<ClusterQueue>>,
     desk: Desk,
     deadlines: BTreeSet<(Timestamp, QueueId)>,
@@ -77,6 +79,7 @@ impl Shard {
         let slots = restored.into_iter().map(|slot| (slot.profile.id, Box::new(slot))).collect();
         Self {
             slots,
+            leaving: HashMap::new(),
             cluster: HashMap::new(),
             desk,
             deadlines: BTreeSet::new(),
@@ -344,10 +347,13 @@ impl Shard {
             Command::Delete { queue, if_unused, if_empty, answer } => {
                 let deleted = self.with(queue, |slot, desk| slot.delete(desk, if_unused, if_empty));
                 if let Some(Deleted::Done(_)) = deleted {
-                    if let Some(gone) = self.slots.remove(&queue)
-                        && let Some(deadline) = gone.deadline
-                    {
-                        self.deadlines.remove(&(deadline, queue));
+                    if let Some(mut gone) = self.slots.remove(&queue) {
+                        if let Some(deadline) = gone.deadline {
+                            self.deadlines.remove(&(deadline, queue));
+                        }
+                        if !gone.leave(&mut self.desk) {
+                            self.leaving.insert(queue, gone);
+                        }
                     }
                     self.touched.retain(|touched| *touched != queue);
                 }
@@ -365,10 +371,10 @@ impl Shard {
             }
             Command::Read { queue, bodies } => {
                 self.read = true;
-                self.with(queue, |slot, desk| slot.on_read(desk, bodies));
+                self.follow_up(queue, |slot, desk| slot.on_read(desk, bodies));
             }
             Command::DeadLettered { queue, seq } => {
-                self.with(queue, |slot, desk| slot.on_dead_lettered(desk, seq));
+                self.follow_up(queue, |slot, desk| slot.on_dead_lettered(desk, seq));
             }
             Command::View { queue, answer } => {
                 command::answer(answer, self.slots.get(&queue).map(|slot| slot.view()));
@@ -407,6 +413,18 @@ impl Shard {
             self.with(queue, |slot, desk| slot.connection_gone(desk, connection));
         }
         self.all_cluster(|queue, desk| queue.connection_gone(desk, connection));
+    }
+
+    /// Goes on with what a queue began, also if it was deleted meanwhile.
+    fn follow_up(&mut self, queue: QueueId, work: impl FnOnce(&mut Slot, &mut Desk)) {
+        let Some(slot) = self.leaving.get_mut(&queue) else {
+            self.with(queue, work);
+            return;
+        };
+        work(slot, &mut self.desk);
+        if slot.leave(&mut self.desk) {
+            self.leaving.remove(&queue);
+        }
     }
 
     /// Works on a queue, if it is there.

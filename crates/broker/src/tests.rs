@@ -3,6 +3,9 @@
 
 mod bench;
 
+use std::time::Duration;
+
+use amq_protocol_types::AMQPValue;
 use amqp::request::{Outcome, QueueDeclare, Reply, Request};
 use tokio::sync::oneshot;
 
@@ -227,4 +230,31 @@ async fn a_cancelled_consumer_that_settles_on_delivery_gets_what_was_assigned_to
     assert_eq!(view.counters.delivered_no_ack, 100);
     drop(client);
     assert_eq!(bench.restart().await.view("q").await.ready, 0, "the journal let go of them");
+}
+
+#[tokio::test]
+async fn dead_messages_outlive_their_queue() {
+    // More than are sent on at once.
+    const COUNT: u64 = 1500;
+    let bench = Bench::start();
+    let mut client = bench.client().await;
+    client.declare(queue("dead")).await;
+    let mut source = with(queue("q"), "x-message-ttl", 0);
+    for (argument, value) in [("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", "dead")]
+    {
+        let value = AMQPValue::LongString(value.as_bytes().to_vec().into());
+        source.arguments.insert(argument.into(), value);
+    }
+    client.declare(source).await;
+    let stream = bench.id_of("q").expect("it was declared");
+    for _ in 0..COUNT {
+        client.publish("q", true, b"x");
+    }
+    let (answer, deleted) = oneshot::channel();
+    let delete = Command::Delete { queue: stream, if_unused: false, if_empty: true, answer };
+    bench.started.node.shards.post(stream, Batch::one(delete));
+    assert_eq!(deleted.await, Ok(Deleted::Done(0)));
+    // Each look is a turn of the shard.
+    let all = async { while bench.view("dead").await.ready < COUNT {} };
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect("all of them arrive");
 }

@@ -330,7 +330,8 @@ impl Slot {
         }
     }
 
-    /// Ends the queue if the conditions hold. What remains is dropped by the caller.
+    /// Ends the queue if the conditions hold. What remains is dropped by the caller, when
+    /// [`Slot::leave`] says so.
     pub(crate) fn delete(&mut self, desk: &mut Desk, if_unused: bool, if_empty: bool) -> Deleted {
         // For the machine what waits to be sent may be gone already; for clients it is still here.
         if if_empty && self.outgoing.holds_any() {
@@ -367,11 +368,20 @@ impl Slot {
             self.puts.clear();
             self.releases.clear();
             self.notes.clear();
-            if self.in_journal {
-                desk.ops.push(Op::Drop { stream: self.stream() });
-            }
+            self.ending = 0;
         }
         deleted
+    }
+
+    /// Lets the journal forget a deleted queue once its dead messages are where they go; returns
+    /// whether that is so. Until then [`Slot::on_read`] and [`Slot::on_dead_lettered`] are called.
+    pub(crate) fn leave(&mut self, desk: &mut Desk) -> bool {
+        self.releases.clear();
+        let done = self.dead.is_done();
+        if done && std::mem::take(&mut self.in_journal) {
+            desk.ops.push(Op::Drop { stream: self.stream() });
+        }
+        done
     }
 
     /// Other policies, another dead-letter target.

@@ -59,6 +59,11 @@ impl DeadLetters {
         self.queue.is_empty()
     }
 
+    /// Whether none waits and none is under way.
+    pub(super) fn is_done(&self) -> bool {
+        self.queue.is_empty() && self.in_flight == 0
+    }
+
     pub(super) fn push(&mut self, departed: Departed, reason: Reason) {
         self.queue.push_back(Dead { departed, reason });
     }
@@ -150,6 +155,10 @@ mod tests {
         );
         dead.on_done();
         assert!(matches!(dead.next(&bodies), Next::Ready { seq: Some(_), .. }));
-        assert!(dead.is_empty() && !dead.contains(Seq(1)));
+        assert!(dead.is_empty() && !dead.contains(Seq(1)) && !dead.is_done());
+        for _ in 1..IN_FLIGHT {
+            dead.on_done();
+        }
+        assert!(dead.is_done());
     }
 }
