@@ -82,7 +82,8 @@ pub(crate) struct Started {
 #[derive(Debug)]
 struct Ear {
     shards: Arc<Shards>,
-    durable: watch::Sender<Lsn>,
+    /// For the topology, which does not wait for messages that have no room.
+    vital: watch::Sender<Lsn>,
     watermark: Arc<Watermark>,
     pressure: Arc<Pressure>,
     failed: watch::Sender<Option<String>>,
@@ -91,9 +92,12 @@ struct Ear {
 impl Listener for Ear {
     fn durable(&self, lsn: Lsn) {
         tracing::trace!(target: "walk", "sync");
-        self.durable.send_replace(lsn);
         self.watermark.advance(lsn);
         self.shards.wake_all();
+    }
+
+    fn vital(&self, lsn: Lsn) {
+        self.vital.send_replace(lsn);
     }
 
     fn full(&self, full: bool) {
@@ -217,7 +221,7 @@ impl Opened {
         let (failed_sender, failed) = watch::channel(None);
         let ear = Arc::new(Ear {
             shards: Arc::clone(&shards),
-            durable: durable_sender,
+            vital: durable_sender,
             watermark: Arc::clone(&watermark),
             pressure: Arc::clone(&pressure),
             failed: failed_sender.clone(),

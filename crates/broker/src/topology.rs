@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use journal::journal::Journal;
-use journal::op::{Head, Lsn, Op, Payload};
+use journal::op::{Class, Head, Lsn, Op, Payload};
 use metadata::command::Command;
 use metadata::objects::Name;
 use metadata::objects::binding::{Binding, Destination};
@@ -257,6 +257,7 @@ impl Topology {
         let put = Op::Put {
             stream: STREAM,
             seq: Seq(inner.applied),
+            class: Class::Vital,
             head: Head::default(),
             payload: Payload::Bytes(encoded),
         };

@@ -12,7 +12,7 @@
 use journal::disk::real::RealDisk;
 use journal::journal::Journal;
 use journal::listener::Listener;
-use journal::op::{Head, Lsn, Op, Payload};
+use journal::op::{Class, Head, Lsn, Op, Payload};
 use journal::options::Options;
 use model::id::{Seq, StreamId};
 use model::message::Message;
@@ -57,7 +57,8 @@ fn resident_kib() -> u64 {
 
 fn put(seq: u64, message: &Message) -> Op {
     let head = Head::new(&[7; 20]);
-    Op::Put { stream: StreamId(1), seq: Seq(seq), head, payload: Payload::Message(message.clone()) }
+    let payload = Payload::Message(message.clone());
+    Op::Put { stream: StreamId(1), seq: Seq(seq), class: Class::Bulk, head, payload }
 }
 
 struct Open {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 pub mod real;
 
+pub(crate) mod salvaged;
+
 /// A file system. Paths are used as given. Errors are those of the system; a caller tells apart
 /// `StorageFull` and `QuotaExceeded` (no room: the file as it was before), `NotFound`,
 /// `PermissionDenied` and `ReadOnlyFilesystem`.

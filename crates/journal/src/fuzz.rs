@@ -75,7 +75,7 @@ fn run(bytes: &[u8], header: Option<SegmentHeader>) {
 
 /// A well-formed segment image to start fuzzing from.
 pub fn seed_image() -> Vec<u8> {
-    use crate::op::{Head, Op, Payload, Shared};
+    use crate::op::{Class, Head, Op, Payload, Shared};
     use bytes::Bytes;
     use model::id::{Seq, StreamId};
     use model::message::Message;
@@ -93,6 +93,7 @@ pub fn seed_image() -> Vec<u8> {
     let put = |stream, seq, payload| Op::Put {
         stream: StreamId(stream),
         seq: Seq(seq),
+        class: Class::Bulk,
         head: Head::new(b"head"),
         payload,
     };

@@ -1,4 +1,4 @@
-//! Puts that wait until there is room for them.
+//! Bulk puts that wait until there is room for them.
 //!
 //! They keep their order. A release or drop cancels them where they stand and a note changes
 //! them, so nothing of a held put that is no longer wanted ever reaches the disk.
@@ -53,12 +53,20 @@ impl Held {
         }
     }
 
-    /// Cancels a range of a stream; the payload bytes that were waiting.
-    pub(crate) fn release(&mut self, stream: StreamId, first: Seq, last: Seq) -> usize {
+    /// Cancels what was handed over of a range of a stream before an operation; the payload bytes
+    /// that were waiting.
+    pub(crate) fn release(
+        &mut self,
+        before: u64,
+        stream: StreamId,
+        first: Seq,
+        last: Seq,
+    ) -> usize {
         if self.puts.is_empty() || first > last {
             return 0;
         }
         let range = self.numbers.range((stream, first)..=(stream, last));
+        let range = range.filter(|&(_, &number)| number < before);
         let names: Vec<_> = range.map(|(&name, &number)| (name, number)).collect();
         let mut bytes = 0;
         for (name, number) in names {

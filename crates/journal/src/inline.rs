@@ -31,6 +31,7 @@ pub struct InlineJournal {
     jobs: VecDeque<Job>,
     handed: u64,
     durable: u64,
+    vital: u64,
     full: bool,
     wake_at: Option<Duration>,
     idle: bool,
@@ -56,6 +57,7 @@ impl InlineJournal {
             jobs: VecDeque::new(),
             handed: 0,
             durable: 0,
+            vital: 0,
             full: false,
             wake_at: None,
             idle: false,
@@ -83,6 +85,11 @@ impl InlineJournal {
             assert!(lsn.0 > self.durable && lsn.0 <= self.handed, "the watermark only grows");
             self.durable = lsn.0;
         }
+        if let Some(lsn) = step.vital {
+            assert!(lsn.0 > self.vital && lsn.0 <= self.handed, "the watermark only grows");
+            self.vital = lsn.0;
+        }
+        assert!(self.vital >= self.durable, "what is durable is so for everybody");
         self.full = step.full.unwrap_or(self.full);
         self.wake_at = step.wake_at;
         self.idle = step.idle;
@@ -100,6 +107,11 @@ impl InlineJournal {
     /// Everything up to here is on disk.
     pub fn durable(&self) -> Lsn {
         Lsn(self.durable)
+    }
+
+    /// Everything up to here but bulk puts that wait for room is on disk.
+    pub fn vital(&self) -> Lsn {
+        Lsn(self.vital)
     }
 
     /// Everything handed over.

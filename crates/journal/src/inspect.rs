@@ -171,7 +171,7 @@ pub fn verify(
             live_intact += u64::from((place.slot(), place.offset()) == (source.slot, at));
         };
         let checked =
-            check_segment(&*source.file, &source.header, source.seed, last, &mut on_entry);
+            check_segment(&source.salvaged(), &source.header, source.seed, last, &mut on_entry);
         let file = file_name(source.slot);
         let at = At { disk, dir };
         let (scanned, index_is_intact) =

@@ -40,6 +40,7 @@ pub struct Journal {
 struct Shared {
     intake: Arc<Intake>,
     durable: AtomicU64,
+    vital: AtomicU64,
     reads: AtomicU64,
     index: Arc<Mutex<Index>>,
     stats: Arc<Mutex<Stats>>,
@@ -70,6 +71,7 @@ impl Journal {
         let shared = Arc::new(Shared {
             intake,
             durable: AtomicU64::new(0),
+            vital: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             index,
             stats,
@@ -104,6 +106,12 @@ impl Journal {
     /// Everything up to here is on disk.
     pub fn durable(&self) -> Lsn {
         Lsn(self.shared.durable.load(Ordering::Acquire))
+    }
+
+    /// Everything up to here but bulk puts that wait for room is on disk. Never behind
+    /// [`Journal::durable`].
+    pub fn vital(&self) -> Lsn {
+        Lsn(self.shared.vital.load(Ordering::Acquire))
     }
 
     /// Asks for everything handed over so far to be synced at once, releases and notes included.
@@ -248,6 +256,10 @@ fn perform(shared: &Shared, step: Step, jobs: &mpsc::Sender<Job>) {
         if jobs.send(job).is_err() {
             break;
         }
+    }
+    if let Some(lsn) = step.vital {
+        shared.vital.store(lsn.0, Ordering::Release);
+        shared.listener.vital(lsn);
     }
     if let Some(lsn) = step.durable {
         shared.durable.store(lsn.0, Ordering::Release);

@@ -35,6 +35,8 @@ mod writer;
 
 mod held;
 
+mod parked;
+
 mod gather;
 
 mod index;

@@ -8,8 +8,16 @@ pub trait Listener: Send + Sync {
     /// Everything up to `lsn` was synced to disk. `lsn` only grows.
     fn durable(&self, lsn: Lsn);
 
-    /// The disk has no room for further puts (`true`), or has again. Puts that were handed over
-    /// wait in order; releases, notes and drops go on. The journal recovers by itself.
+    /// Everything up to `lsn` but bulk puts that wait for room was synced to disk. `lsn` only
+    /// grows, and is never behind that of [`Listener::durable`], of which it is told first. Whoever
+    /// hands over nothing vital need not listen.
+    fn vital(&self, lsn: Lsn) {
+        let _ = lsn;
+    }
+
+    /// The disk has no room for further bulk puts (`true`), or has again. Those that were handed
+    /// over wait in order; vital puts, releases, notes and drops go on. The journal recovers by
+    /// itself.
     fn full(&self, full: bool);
 
     /// Writing or syncing failed. Final: nothing is written or reported durable from now on, and

@@ -105,7 +105,23 @@ impl Shared {
     }
 }
 
-/// One operation. Operations take effect in the order in which they are handed over.
+/// What a put does when the disk is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// It waits until there is room, and all bulk puts behind it wait too. Everything else goes on
+    /// past it, **releases of the same stream included**: who replaces a record by a bulk put
+    /// releases the old one only when the new one is durable.
+    Bulk,
+    /// It goes into the reserve, past bulk puts that wait. For what is small and rare, and must
+    /// go on so that somebody can make room: a record of more than a quarter of a segment gets
+    /// nothing of the reserve, and vital puts leave half of what was taken from it to releases.
+    /// Where that does not do, vital puts wait too, in order, and so does whatever follows them in
+    /// their streams.
+    Vital,
+}
+
+/// One operation. Operations take effect in the order in which they are handed over, but for puts
+/// that wait for room; see [`Class`].
 #[derive(Debug, Clone)]
 pub enum Op {
     /// Stores a payload under a name that was never given before. The name's sequence number must
@@ -116,6 +132,8 @@ pub enum Op {
         stream: StreamId,
         /// Its position.
         seq: Seq,
+        /// What it does when the disk is full.
+        class: Class,
         /// Given back at recovery.
         head: Head,
         /// Given back by a read.
@@ -149,6 +167,16 @@ pub enum Op {
 impl Op {
     /// The largest payload, 1 GiB less 1 MiB.
     pub const PAYLOAD_MAX: usize = (1 << 30) - (1 << 20);
+
+    /// Whose records it is about.
+    pub(crate) fn stream(&self) -> StreamId {
+        match self {
+            Self::Put { stream, .. }
+            | Self::Note { stream, .. }
+            | Self::Release { stream, .. }
+            | Self::Drop { stream } => *stream,
+        }
+    }
 
     /// Whether somebody is thought to wait for it, so that it asks for a sync at once.
     pub(crate) fn is_urgent(&self) -> bool {

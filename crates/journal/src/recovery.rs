@@ -174,7 +174,8 @@ impl Recovery {
                     failure = Some(error);
                 }
             };
-            read_segment(&*source.file, &source.header, source.seed, false, &mut on_entry)?;
+            let file = source.salvaged();
+            read_segment(&file, &source.header, source.seed, false, &mut on_entry)?;
             if let Some(error) = failure {
                 return Err(error);
             }

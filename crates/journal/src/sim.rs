@@ -449,7 +449,7 @@ impl File for SimFile {
         let node = &state.nodes[&self.node];
         let sectors = offset / SECTOR..(offset + buffer.len() as u64).div_ceil(SECTOR);
         if node.bad_sectors.range(sectors).next().is_some() {
-            return Err(io::Error::other("input/output error"));
+            return Err(rustix::io::Errno::IO.into());
         }
         Ok(node.seen.read(buffer, offset))
     }

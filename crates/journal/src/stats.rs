@@ -17,8 +17,11 @@ pub struct Stats {
     pub pending_bytes: u64,
     /// Operations handed over and not yet durable.
     pub pending_ops: u64,
-    /// Puts that wait because the disk is full.
+    /// Bulk puts that wait because the disk is full.
     pub held_puts: u64,
+    /// Vital puts that wait because not even the reserve has room, and what follows them in their
+    /// streams.
+    pub parked_ops: u64,
     /// fdatasync calls of the writer.
     pub syncs: u64,
     /// pwrite calls of the writer.

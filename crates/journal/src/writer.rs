@@ -3,7 +3,8 @@
 //! ```text
 //!  submitted ─▶ backlog ─▶ records in the buffer ─▶ written ─▶ synced: durable
 //!                  │              ▲
-//!                  └──▶ held ─────┘   puts that wait for a segment
+//!                  ├──▶ held ─────┤   bulk puts that wait for a segment
+//!                  └──▶ parked ───┘   vital ones, with their streams
 //! ```
 //!
 //! One call of [`Writer::step`] takes everything that waits, makes as few writes of it as the
@@ -15,18 +16,19 @@
 //! everything in the one before is synced, and its header is synced before anything else is written
 //! to it; a failed write or sync ends the machine.
 
-use crate::disk::File;
 use crate::format::{
     Encoder, MARK, PREFIX, PUT_PREFIX, RECORDS_AT, REF_PREFIX, SegmentHeader, TRAILER_SPACE,
-    Trailer, index_crc, padded, seed,
+    padded, seed,
 };
 use crate::gather::Gather;
 use crate::held::{Held, HeldPut};
 use crate::index::{Index, Segment, Slot, State};
-use crate::keeper::{Done, Job, write_header};
-use crate::op::{Head, Lsn, Op, Payload, Place};
+use crate::keeper::{Done, Job};
+use crate::op::{Class, Head, Lsn, Op, Payload, Place};
 use crate::options::Options;
+use crate::parked::Parked;
 use crate::stats::Stats;
+use crate::writer::current::{Current, Resumed};
 use model::id::{Seq, StreamId};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -36,15 +38,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use std::vec::IntoIter;
 
+pub(crate) mod current;
+
 pub(crate) mod reclaim;
 
 /// What is put together before it is written, unless one record is larger.
 const BUFFER_BYTES: usize = 1 << 20;
 /// A buffer that a huge record left behind is given back beyond this.
 const BUFFER_KEPT: usize = 4 << 20;
-/// An index larger than this share of the segment is not worth writing: with such small records
-/// it is as quick to read the records.
-const INDEX_SHARE: u64 = 8;
+/// A vital put larger than this share of a segment gets nothing of the reserve.
+const VITAL_SHARE: u64 = 4;
+/// While the reserve is not complete, vital puts stop where this share of a segment that was taken
+/// from it is left: it is for releases, or nothing would ever make room again.
+const SETTLE_SHARE: u64 = 2;
 /// A step that wrote this much syncs and reports before it takes more.
 const STEP_BYTES: u64 = 4 << 20;
 /// How often a full disk is tried again.
@@ -55,6 +61,8 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct Step {
     /// Tell the listener.
     pub(crate) durable: Option<Lsn>,
+    /// Tell the listener, first.
+    pub(crate) vital: Option<Lsn>,
     /// Tell the listener.
     pub(crate) full: Option<bool>,
     /// Have the keeper do these, in this order, and hand the answers to a later step.
@@ -70,31 +78,15 @@ pub(crate) struct Step {
 /// Who asks for a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
-    /// A put: leaves the reserve alone.
+    /// A bulk put: leaves the reserve alone.
     Put,
+    /// A vital put: leaves the last segment for compaction, and half of a borrowed one for those
+    /// below; the whole reserve if it is large.
+    Vital,
     /// A release, note or drop: leaves the last segment for compaction.
     Settle,
     /// Compaction.
     Carry,
-}
-
-/// The segment that is being filled.
-#[derive(Debug)]
-struct Current {
-    slot: Slot,
-    file: Arc<dyn File>,
-    header: SegmentHeader,
-    header_written: bool,
-    /// It may have been part of the reserve.
-    is_borrowed: bool,
-    seed: u32,
-    /// Where the buffer will be written.
-    end: u32,
-    /// Everything before is synced.
-    synced: u32,
-    /// Index entries; `None` once they are too many to be worth it.
-    index: Option<Vec<u8>>,
-    entries: u32,
 }
 
 /// See the module.
@@ -114,9 +106,12 @@ pub(crate) struct Writer {
     /// Operations taken from the backlog.
     processed: u64,
     held: Held,
-    /// Puts go to `held` until there is a segment for them.
+    /// Bulk puts go to `held` until there is a segment for them.
     holding: bool,
-    /// The reserve is not complete: puts leave a borrowed segment to those that the reserve is for.
+    parked: Parked,
+    /// Vital puts go to `parked` until there is a segment for them.
+    parking: bool,
+    /// The reserve is not complete: bulk puts leave a borrowed segment to those that the reserve is for.
     reserve_is_short: bool,
 
     current: Option<Current>,
@@ -131,6 +126,7 @@ pub(crate) struct Writer {
     /// Something was written that somebody waits for.
     urgent: bool,
     durable: u64,
+    vital: u64,
 
     reclaim: reclaim::Reclaim,
     /// Without a current segment: the last one says that the journal was closed properly.
@@ -153,16 +149,6 @@ pub(crate) struct Start {
     pub(crate) clean: bool,
     /// The segment to go on in.
     pub(crate) resumed: Option<Resumed>,
-}
-
-/// A segment of the process before in which this one goes on. Behind its records are zeros.
-#[derive(Debug)]
-pub(crate) struct Resumed {
-    pub(crate) slot: Slot,
-    pub(crate) records_end: u32,
-    /// Its index.
-    pub(crate) entries: Vec<u8>,
-    pub(crate) count: u32,
 }
 
 /// Why records cannot be added now.
@@ -190,6 +176,8 @@ impl Writer {
             processed: 0,
             held: Held::default(),
             holding: false,
+            parked: Parked::default(),
+            parking: false,
             reserve_is_short: true,
             current,
             next_generation: start.next_generation,
@@ -200,6 +188,7 @@ impl Writer {
             unsynced_since: None,
             urgent: false,
             durable: 0,
+            vital: 0,
             reclaim: reclaim::Reclaim::default(),
             clean: start.clean,
             closing: false,
@@ -260,11 +249,7 @@ impl Writer {
         }
         if self.synced == self.written {
             self.urgent = false;
-            let reached = self.reached();
-            if reached > self.durable {
-                self.durable = reached;
-                step.durable = Some(Lsn(reached));
-            }
+            self.report_durable(step);
         }
         self.plan(now, step);
         let sync_at = self.unsynced_since.map(|since| since + self.options.sync_delay);
@@ -272,16 +257,24 @@ impl Writer {
         step.wake_at = wakes.into_iter().flatten().min();
         step.idle = self.backlog.is_empty()
             && self.held.is_empty()
+            && self.parked.is_empty()
             && self.synced == self.written
             && self.reclaim.is_idle();
         Ok(())
     }
 
-    /// Everything up to here is written, with no put held back.
-    fn reached(&self) -> u64 {
-        match self.held.first() {
-            Some((number, _)) => self.processed.min(number - 1),
-            None => self.processed,
+    /// Moves the watermarks when everything that was written is synced: what is not written is held
+    /// or parked.
+    fn report_durable(&mut self, step: &mut Step) {
+        let vital = self.parked.first().map_or(self.processed, |(number, _)| number - 1);
+        let durable = self.held.first().map_or(vital, |(number, _)| vital.min(number - 1));
+        if vital > self.vital {
+            self.vital = vital;
+            step.vital = Some(Lsn(vital));
+        }
+        if durable > self.durable {
+            self.durable = durable;
+            step.durable = Some(Lsn(durable));
         }
     }
 
@@ -292,9 +285,7 @@ impl Writer {
         if self.reserve_is_short {
             self.reserve_is_short = self.is_reserve_short(&self.index.lock());
         }
-        if self.holding && self.may_go_on() {
-            self.holding = false;
-        }
+        self.go_on();
         loop {
             let index = Arc::clone(&self.index);
             let mut guard = index.lock();
@@ -305,7 +296,7 @@ impl Writer {
             self.flush(now)?;
             match stop {
                 // What held the others up may just have been cancelled.
-                None if self.holding && self.may_go_on() => self.holding = false,
+                None if self.go_on() => {}
                 None => return Ok(()),
                 Some(_) if room == 0 => {
                     self.urgent = true;
@@ -315,11 +306,11 @@ impl Writer {
                 Some(Stop::BufferFull) => {}
                 Some(Stop::SegmentFull { need, claim }) => {
                     if !self.roll(need, claim, step)? {
-                        if claim == Claim::Put {
-                            self.holding = true;
-                        } else {
+                        match claim {
+                            Claim::Put => self.holding = true,
+                            Claim::Vital => self.parking = true,
                             // Not even the reserve has room: everything waits.
-                            return Ok(());
+                            Claim::Settle | Claim::Carry => return Ok(()),
                         }
                     }
                 }
@@ -329,9 +320,22 @@ impl Writer {
 
     /// Turns operations into records until none waits or something must be done first.
     fn encode(&mut self, index: &mut Index, step: &mut Step) -> Option<Stop> {
+        if !self.parking {
+            while let Some((_, op)) = self.parked.first() {
+                if let Some(stop) = self.room_for(op) {
+                    return Some(stop);
+                }
+                let (number, op) = self.parked.pop().expect("there is a first");
+                self.carry_out(index, number, op, step);
+            }
+        }
         if !self.holding {
             while let Some((_, put)) = self.held.first() {
-                if let Some(stop) = self.room_for(put.head, &put.payload) {
+                if self.parked.has(put.name.0) {
+                    self.holding = true;
+                    break;
+                }
+                if let Some(stop) = self.room_for_held(put) {
                     return Some(stop);
                 }
                 let put = self.held.pop().expect("there is a first");
@@ -339,55 +343,83 @@ impl Writer {
                 self.put(index, put.name, put.head, put.payload);
             }
         }
-        while let Some(list) = self.backlog.front_mut() {
+        while let Some(list) = self.backlog.front() {
             let Some(op) = list.as_slice().first() else {
                 self.backlog.pop_front();
                 continue;
             };
-            let stop = match op {
-                Op::Put { .. } if self.holding => None,
-                Op::Put { head, payload, .. } => {
-                    let (head, length, shared) = (*head, payload.len(), shared_of(payload));
-                    self.room(record_need(&head, length, shared), Claim::Put)
-                }
-                Op::Release { .. } => self.room((Gather::ONE, Gather::ONE), Claim::Settle),
-                Op::Note { bytes, .. } => {
-                    let length = PUT_PREFIX + bytes.as_slice().len();
-                    self.room((padded(length), length), Claim::Settle)
-                }
-                Op::Drop { .. } => self.room((PREFIX + 8, PREFIX + 8), Claim::Settle),
-            };
-            if stop.is_some() {
-                return stop;
+            let waits = self.waits(op);
+            if !waits && let Some(stop) = self.room_for(op) {
+                return Some(stop);
             }
             let op = self.backlog.front_mut().and_then(Iterator::next);
+            let op = op.expect("it was just looked at");
             self.processed += 1;
-            match op.expect("it was just looked at") {
-                Op::Put { stream, seq, head, payload } => {
-                    let name = (stream, seq);
-                    if self.holding {
-                        self.held.push(self.processed, HeldPut { name, head, payload });
-                    } else {
-                        step.taken_bytes += payload.len();
-                        self.put(index, name, head, payload);
-                    }
-                }
-                Op::Note { stream, seq, bytes } => self.note(index, (stream, seq), bytes),
-                Op::Release { stream, first, last } => {
-                    step.taken_bytes += self.held.release(stream, first, last);
-                    self.release(index, stream, first, last);
-                }
-                Op::Drop { stream } => {
-                    step.taken_bytes += self.held.release(stream, Seq(0), Seq(u64::MAX));
-                    self.drop_stream(index, stream);
-                }
+            if waits {
+                self.put_off(op);
+            } else {
+                self.carry_out(index, self.processed, op, step);
             }
         }
         None
     }
 
-    fn room_for(&self, head: Head, payload: &Payload) -> Option<Stop> {
-        self.room(record_need(&head, payload.len(), shared_of(payload)), Claim::Put)
+    /// Whether an operation has to wait for room.
+    fn waits(&self, op: &Op) -> bool {
+        match op {
+            Op::Put { class: Class::Bulk, .. } if self.holding => true,
+            Op::Put { class: Class::Vital, .. } if self.parking => true,
+            op => !self.parked.is_empty() && self.parked.has(op.stream()),
+        }
+    }
+
+    fn put_off(&mut self, op: Op) {
+        match op {
+            Op::Put { stream, seq, class: Class::Bulk, head, payload } => {
+                // Those behind it must not pass it.
+                self.holding = true;
+                self.held.push(self.processed, HeldPut { name: (stream, seq), head, payload });
+            }
+            op => self.parked.push(self.processed, op),
+        }
+    }
+
+    fn carry_out(&mut self, index: &mut Index, number: u64, op: Op, step: &mut Step) {
+        match op {
+            Op::Put { stream, seq, head, payload, .. } => {
+                step.taken_bytes += payload.len();
+                self.put(index, (stream, seq), head, payload);
+            }
+            Op::Note { stream, seq, bytes } => self.note(index, (stream, seq), bytes),
+            Op::Release { stream, first, last } => {
+                step.taken_bytes += self.held.release(number, stream, first, last);
+                self.release(index, stream, first, last);
+            }
+            Op::Drop { stream } => {
+                step.taken_bytes += self.held.release(number, stream, Seq(0), Seq(u64::MAX));
+                self.drop_stream(index, stream);
+            }
+        }
+    }
+
+    fn room_for(&self, op: &Op) -> Option<Stop> {
+        match op {
+            Op::Put { class, head, payload, .. } => {
+                let need = record_need(head, payload.len(), shared_of(payload));
+                self.room(need, claim_of(*class))
+            }
+            Op::Release { .. } => self.room((Gather::ONE, Gather::ONE), Claim::Settle),
+            Op::Note { bytes, .. } => {
+                let length = PUT_PREFIX + bytes.as_slice().len();
+                self.room((padded(length), length), Claim::Settle)
+            }
+            Op::Drop { .. } => self.room((PREFIX + 8, PREFIX + 8), Claim::Settle),
+        }
+    }
+
+    fn room_for_held(&self, put: &HeldPut) -> Option<Stop> {
+        let need = record_need(&put.head, put.payload.len(), shared_of(&put.payload));
+        self.room(need, Claim::Put)
     }
 
     /// Whether a record fits, given its padded length and that of its index entry.
@@ -403,7 +435,8 @@ impl Writer {
             Some(Stop::SegmentFull { need: record + entry + around, claim })
         };
         let Some(current) = &self.current else { return full() };
-        if claim == Claim::Put && current.is_borrowed && self.reserve_is_short {
+        let is_scarce = current.is_borrowed && self.reserve_is_short;
+        if is_scarce && !self.may_borrow(claim, record) {
             return full();
         }
         let gathered = self.gather.bytes_max() as u64;
@@ -413,7 +446,9 @@ impl Writer {
             Some(entries) => entries.len() as u64 + entry + gathered,
             None => 0,
         };
-        if records + entries + TRAILER_SPACE > current.header.bytes {
+        let bytes = current.header.bytes;
+        let kept = if is_scarce && claim == Claim::Vital { bytes / SETTLE_SHARE } else { 0 };
+        if records + entries + TRAILER_SPACE + kept > bytes {
             return full();
         }
         None
@@ -628,7 +663,7 @@ impl Writer {
             file: segment.file.clone().expect("a free segment has a file"),
             header,
             header_written: false,
-            is_borrowed: claim != Claim::Put,
+            is_borrowed: self.may_borrow(claim, need),
             seed: segment.seed,
             end: RECORDS_AT,
             synced: RECORDS_AT,
@@ -665,8 +700,8 @@ impl Writer {
 
     /// Whether puts wait for room that nobody will make while the journal closes.
     pub(crate) fn is_stuck(&self) -> bool {
-        let waits = !self.held.is_empty() || !self.backlog.is_empty();
-        waits && self.reclaim.is_full() && self.synced == self.written
+        let is_done = self.held.is_empty() && self.parked.is_empty() && self.backlog.is_empty();
+        !is_done && self.reclaim.is_full() && self.synced == self.written
     }
 
     /// Seals the journal. Everything handed over must be durable.
@@ -692,14 +727,35 @@ impl Writer {
         self.seal(true, &mut step)
     }
 
-    /// Whether the first put that waits need not wait any more.
-    fn may_go_on(&self) -> bool {
-        let Some((_, put)) = self.held.first() else { return true };
-        match self.room_for(put.head, &put.payload) {
-            Some(Stop::SegmentFull { need, claim }) => {
+    /// Lets what waits go on if its first need not wait any more; whether any of it may.
+    fn go_on(&mut self) -> bool {
+        let vital = self.parking
+            && self.parked.first().is_none_or(|(_, op)| self.is_met(self.room_for(op).as_ref()));
+        let bulk = self.holding
+            && self.held.first().is_none_or(|(_, put)| {
+                !self.parked.has(put.name.0) && self.is_met(self.room_for_held(put).as_ref())
+            });
+        self.parking &= !vital;
+        self.holding &= !bulk;
+        vital || bulk
+    }
+
+    /// Whether what keeps a record from being added can be done.
+    fn is_met(&self, stop: Option<&Stop>) -> bool {
+        match stop {
+            Some(&Stop::SegmentFull { need, claim }) => {
                 self.free_for(&self.index.lock(), need, claim).is_some()
             }
             Some(Stop::BufferFull) | None => true,
+        }
+    }
+
+    /// Whether the reserve is for records like this one, of so many bytes.
+    fn may_borrow(&self, claim: Claim, bytes: u64) -> bool {
+        match claim {
+            Claim::Put => false,
+            Claim::Vital => bytes <= self.options.segment_bytes / VITAL_SHARE,
+            Claim::Settle | Claim::Carry => true,
         }
     }
 
@@ -715,9 +771,9 @@ impl Writer {
         let free = |segment: &Segment| is_free(segment) && segment.bytes == nominal;
         let count = index.segments.iter().filter(|segment| free(segment)).count();
         let kept = match claim {
-            Claim::Put => self.options.reserve_segments as usize,
-            Claim::Settle => 1,
+            _ if !self.may_borrow(claim, need) => self.options.reserve_segments as usize,
             Claim::Carry => 0,
+            _ => 1,
         };
         let found = if need <= nominal {
             if count <= kept {
@@ -735,72 +791,16 @@ impl Writer {
     fn publish_stats(&mut self) {
         let mut stats = self.stats.lock();
         stats.held_puts = self.held.len() as u64;
+        stats.parked_ops = self.parked.len() as u64;
         stats.full = self.reclaim.is_full();
         stats.failed |= self.failed;
     }
 }
 
-impl Current {
-    fn resume(resumed: Resumed, index: &mut Index, uid: u64) -> Self {
-        let Resumed { slot, records_end, entries, count } = resumed;
-        let segment = &mut index.segments[slot as usize];
-        segment.state = State::Current;
-        segment.written = records_end;
-        let (generation, bytes) = (segment.generation, segment.bytes);
-        let worth_it = entries.len() as u64 <= bytes / INDEX_SHARE;
-        Self {
-            slot,
-            file: segment.file.clone().expect("a segment with records has a file"),
-            header: SegmentHeader { free: false, generation, bytes, uid },
-            header_written: true,
-            is_borrowed: true,
-            seed: segment.seed,
-            end: records_end,
-            synced: records_end,
-            index: worth_it.then_some(entries),
-            entries: count,
-        }
-    }
-
-    /// Makes the header durable before anything of this generation is written. Were it lost, the
-    /// next process would give the generation again, and what was written would count in it.
-    fn begin(&mut self) -> io::Result<()> {
-        if !self.header_written {
-            write_header(&*self.file, &self.header)?;
-            self.file.sync()?;
-            self.header_written = true;
-        }
-        Ok(())
-    }
-
-    fn add_entry(&mut self, buffer: &[u8], start: usize, length: usize) {
-        let Some(entries) = &mut self.index else { return };
-        if (entries.len() + length) as u64 > self.header.bytes / INDEX_SHARE {
-            self.index = None;
-            return;
-        }
-        let offset = self.end + start as u32;
-        entries.extend_from_slice(&offset.to_le_bytes());
-        entries.extend_from_slice(&buffer[start + 4..start + length]);
-        self.entries += 1;
-    }
-
-    /// Writes index and trailer. Not synced.
-    fn seal(&self, clean: bool) -> io::Result<Trailer> {
-        let entries = self.index.as_deref().unwrap_or_default();
-        let trailer = Trailer {
-            generation: self.header.generation,
-            records_end: self.end,
-            index_bytes: entries.len() as u32,
-            index_crc: index_crc(self.seed, entries),
-            entries: self.entries,
-            clean,
-        };
-        if !entries.is_empty() {
-            self.file.write_at(entries, self.end.into())?;
-        }
-        self.file.write_at(&trailer.encode(), self.header.bytes - TRAILER_SPACE)?;
-        Ok(trailer)
+fn claim_of(class: Class) -> Claim {
+    match class {
+        Class::Bulk => Claim::Put,
+        Class::Vital => Claim::Vital,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The metadata of a node on its own at its start.
 
 use journal::journal::Journal;
-use journal::op::{Head, Op, Payload};
+use journal::op::{Class, Head, Op, Payload};
 use journal::recovery::Recovery;
 use metadata::access::password;
 use metadata::boot::{self, DefaultUser};
@@ -79,6 +79,7 @@ impl<'a> Metadata<'a> {
             seq: Seq(self.applied),
             head: Head::default(),
             payload,
+            class: Class::Vital,
         };
         self.journal.submit(vec![put]);
         self.save(&outcome)

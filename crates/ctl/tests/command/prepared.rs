@@ -7,7 +7,7 @@ use bytes::Bytes;
 use journal::disk::real::RealDisk;
 use journal::journal::Journal;
 use journal::listener::Deaf;
-use journal::op::{Head, Op, Payload};
+use journal::op::{Class, Head, Op, Payload};
 use journal::options::Options;
 use model::id::{Seq, StreamId};
 
@@ -20,6 +20,7 @@ pub(crate) fn journal_with_records(directory: &Path, count: u64) {
     let put = |seq| Op::Put {
         stream: StreamId(1024),
         seq: Seq(seq),
+        class: Class::Bulk,
         head: Head::default(),
         payload: Payload::Bytes(Bytes::from_static(b"payload")),
     };

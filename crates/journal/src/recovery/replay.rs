@@ -1,5 +1,6 @@
 //! A directory on a disk, and what the segments in it say.
 
+use crate::disk::salvaged::Salvaged;
 use crate::disk::{Access, Disk, File, Held, Lock};
 use crate::error::OpenError;
 use crate::format::{
@@ -9,8 +10,8 @@ use crate::format::{
 use crate::index::{Index, Segment, Slot, State};
 use crate::keeper::{file_name, fill_with_zeros, open_segment, slot_of};
 use crate::recovery::{IDENTITY_FILE, LOCK_FILE, Quarantined, Report, Torn};
-use crate::scan::{Scanned, read_header, read_segment};
-use crate::writer::Resumed;
+use crate::scan::{Damage, Scanned, read_header, read_segment};
+use crate::writer::current::Resumed;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +23,13 @@ pub(crate) struct Source {
     pub(crate) file: Arc<dyn File>,
     pub(crate) header: SegmentHeader,
     pub(crate) seed: u32,
+}
+
+impl Source {
+    /// Its file, for whoever wants what can be read of it.
+    pub(crate) fn salvaged(&self) -> Salvaged<'_> {
+        Salvaged::new(&*self.file)
+    }
 }
 
 /// What the segments of a directory hold.
@@ -161,6 +169,9 @@ impl At<'_> {
                 _ => {}
             }
         }
+        // The names that are there may not be durable: the process that made them may have died
+        // just then. What is written to these files must not go with their names.
+        self.disk.sync_dir(self.dir).map_err(|error| self.io("syncing the directory", error))?;
         Ok((lock, uid))
     }
 
@@ -232,7 +243,7 @@ impl At<'_> {
             };
             let file = file.map_err(reading)?;
             let length = file.length().map_err(reading)?;
-            let header = match read_header(&*file).map_err(reading)? {
+            let header = match read_header(&Salvaged::new(&*file)).map_err(reading)? {
                 Ok(header) => Some(header),
                 Err(BadBlock::Version(found)) => return Err(self.later(found)),
                 Err(BadBlock::Damaged) => None,
@@ -338,7 +349,8 @@ impl At<'_> {
                 What::Mark { .. } => {}
             }
         };
-        let scanned = read_segment(&*source.file, &source.header, source.seed, last, &mut on_entry)
+        let salvaged = source.salvaged();
+        let scanned = read_segment(&salvaged, &source.header, source.seed, last, &mut on_entry)
             .map_err(|error| self.io(format!("reading {}", file_name(slot)), error))?;
         let file = file_name(slot);
         let report = &mut replayed.report;
@@ -349,6 +361,17 @@ impl At<'_> {
                 bytes: damage.bytes.into(),
                 stream: damage.stream.map(|stream| stream.0),
             });
+        }
+        let lost = salvaged.lost();
+        for &(from, to) in &lost {
+            let is_known = |damage: &Damage| {
+                let damage = u64::from(damage.offset)..u64::from(damage.offset + damage.bytes);
+                damage.start < to && from < damage.end
+            };
+            if !scanned.damage.iter().any(is_known) {
+                let (file, bytes) = (file.clone(), to - from);
+                report.quarantined.push(Quarantined { file, offset: from, bytes, stream: None });
+            }
         }
         for (offset, length, stream) in orphans {
             let (offset, bytes, stream) = (offset.into(), length.into(), Some(stream.0));
@@ -363,7 +386,7 @@ impl At<'_> {
             replayed.tail = Some(Tail {
                 source: source.clone(),
                 sealed: scanned.sealed,
-                is_damaged: !scanned.damage.is_empty(),
+                is_damaged: !scanned.damage.is_empty() || !lost.is_empty(),
                 records_end: scanned.records_end,
                 entries,
                 count,

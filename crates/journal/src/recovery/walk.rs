@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
             return Ok(self.table(slot)?.and_then(|table| table.notes.get(&name).copied()));
         }
         match self.sources.iter().find(|source| source.slot == slot) {
-            Some(source) => read_note(&*source.file, note.offset(), source.seed),
+            Some(source) => read_note(&source.salvaged(), note.offset(), source.seed),
             None => Ok(None),
         }
     }
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
         };
         let mut table = Table::default();
         let index = self.index;
-        read_segment(&*source.file, &source.header, source.seed, false, &mut |entry| {
+        read_segment(&source.salvaged(), &source.header, source.seed, false, &mut |entry| {
             let (name, head, at, payload) = match entry.what {
                 What::Put { stream, seq, head, payload, .. } => {
                     ((stream, seq), head, entry.offset, payload)

@@ -1,13 +1,13 @@
 //! Random work on the simulated disk, with a crash at any step.
 //!
 //! After each crash: what was reported durable and not released is there, byte for byte; what was
-//! released durably is gone; puts that were not reported may be there, but none without those
-//! before it; heads are the last durable ones or newer.
+//! released durably is gone; puts that were not reported may be there, but none without those of its
+//! class before it; heads are the last durable ones or newer.
 //!
 //! 200 seeds by default; `SEEDS=1000` for the full count, `SEED=N SEEDS=1` for one that failed.
 
 use crate::inline::InlineJournal;
-use crate::op::{Head, Op, Payload, Shared};
+use crate::op::{Class, Head, Op, Payload, Shared};
 use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::sim::{Dice, Fault, SimDisk};
@@ -24,9 +24,30 @@ type Name = (StreamId, Seq);
 #[derive(Debug, Clone)]
 struct Record {
     put: u64,
+    class: Class,
     payload: Bytes,
     heads: Vec<(u64, Head)>,
     released: Option<u64>,
+}
+
+/// Both watermarks.
+#[derive(Debug, Default, Clone, Copy)]
+struct Reached {
+    durable: u64,
+    vital: u64,
+}
+
+impl Reached {
+    fn of(journal: &InlineJournal) -> Self {
+        Self { durable: journal.durable().0, vital: journal.vital().0 }
+    }
+
+    fn class(&mut self, class: Class) -> &mut u64 {
+        match class {
+            Class::Bulk => &mut self.durable,
+            Class::Vital => &mut self.vital,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -37,14 +58,14 @@ struct Model {
 impl Model {
     fn apply(&mut self, lsn: u64, op: &Op) {
         match op {
-            Op::Put { stream, seq, head, payload } => {
+            Op::Put { stream, seq, class, head, payload } => {
                 let payload = match payload {
                     Payload::Bytes(bytes) => bytes.clone(),
                     Payload::Message(message) => stored(message),
                     Payload::Shared(shared) => stored(shared.message()),
                 };
                 let heads = vec![(lsn, *head)];
-                let record = Record { put: lsn, payload, heads, released: None };
+                let record = Record { put: lsn, class: *class, payload, heads, released: None };
                 self.records.insert((*stream, *seq), record);
             }
             Op::Note { stream, seq, bytes } => {
@@ -71,7 +92,7 @@ impl Model {
     }
 
     /// Checks what a recovery found, and goes on from it.
-    fn check(&mut self, durable: u64, recovery: Recovery, journal: &InlineJournal) {
+    fn check(&mut self, reached: Reached, recovery: Recovery, journal: &InlineJournal) {
         assert!(recovery.report().quarantined.is_empty(), "{:?}", recovery.report());
         let known: BTreeMap<StreamId, Seq> =
             recovery.streams().iter().map(|known| (known.stream, known.highest)).collect();
@@ -84,7 +105,9 @@ impl Model {
                 found.insert((stream, seq), (Head::new(head), payload));
             })
             .unwrap();
-        let mut last_put = durable;
+        let mut last_put = reached;
+        // Nothing that is in force for a record may depend on bulk puts that wait.
+        let durable = reached.vital;
         for (name, (head, length)) in &found {
             let record = self.records.get(name).unwrap_or_else(|| panic!("{name:?} was never put"));
             assert!(record.released.is_none_or(|released| released > durable), "{name:?} is back");
@@ -95,19 +118,25 @@ impl Model {
             let since = record.heads.iter().rposition(|&(lsn, _)| lsn <= durable).unwrap_or(0);
             let allowed = &record.heads[since..];
             assert!(allowed.iter().any(|(_, other)| other == head), "{name:?} has an old head");
-            last_put = last_put.max(record.put);
+            let last_put = last_put.class(record.class);
+            *last_put = record.put.max(*last_put);
             assert!(known[&name.0] >= name.1);
         }
         for (name, record) in &self.records {
-            if record.put <= last_put && record.released.is_none() {
-                assert!(found.contains_key(name), "{name:?} is lost: {record:?}");
+            if record.put <= *last_put.class(record.class) && record.released.is_none() {
+                assert!(
+                    found.contains_key(name),
+                    "{name:?} is lost: {:?} {}",
+                    record.class,
+                    record.put
+                );
             }
         }
         self.records = found
             .into_iter()
             .map(|(name, (head, _))| {
-                let payload = self.records[&name].payload.clone();
-                (name, Record { put: 0, payload, heads: vec![(0, head)], released: None })
+                let Record { payload, class, .. } = self.records[&name].clone();
+                (name, Record { put: 0, class, payload, heads: vec![(0, head)], released: None })
             })
             .collect();
     }
@@ -132,19 +161,20 @@ struct World {
     now: Duration,
     torn: u64,
     resumed: u64,
+    parked: u64,
+    passed: bool,
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, segments: Option<u64>) -> Self {
         let next = (1..5).map(|stream| (stream, 1)).collect();
         let disk = SimDisk::new(seed);
-        let is_small = seed % 4 == 3;
-        if is_small {
-            disk.set_capacity(64 + 10 * (64 << 10));
+        if let Some(segments) = segments {
+            disk.set_capacity(64 + segments * (64 << 10));
         }
         Self {
             disk,
-            is_small,
+            is_small: segments.is_some(),
             dice: Dice(seed ^ 0x5eed),
             model: Model::default(),
             next,
@@ -153,6 +183,8 @@ impl World {
             now: Duration::ZERO,
             torn: 0,
             resumed: 0,
+            parked: 0,
+            passed: false,
         }
     }
 
@@ -184,7 +216,8 @@ impl World {
         // Not always dense.
         *seq += 1 + if self.dice.one_in(20) { self.dice.below(1000) } else { 0 };
         let seq = *seq;
-        Op::Put { stream: StreamId(stream), seq: Seq(seq), head: self.head(), payload }
+        let class = if self.dice.one_in(5) { Class::Vital } else { Class::Bulk };
+        Op::Put { stream: StreamId(stream), seq: Seq(seq), class, head: self.head(), payload }
     }
 
     fn stream(&mut self) -> u64 {
@@ -253,7 +286,7 @@ impl World {
     }
 
     /// Opens the journal, perhaps dying on the way, and checks what is there.
-    fn open(&mut self, durable: u64) -> InlineJournal {
+    fn open(&mut self, reached: Reached) -> InlineJournal {
         loop {
             if self.dice.one_in(4) {
                 let step = self.disk.steps() + self.dice.below(12);
@@ -271,7 +304,7 @@ impl World {
                             *next = known.highest.0;
                         }
                     }
-                    self.model.check(durable, recovery, &journal);
+                    self.model.check(reached, recovery, &journal);
                     return journal;
                 }
                 Err(error) => {
@@ -291,7 +324,7 @@ impl World {
     }
 
     /// Works until the disk goes; what was durable then.
-    fn live(&mut self, journal: &mut InlineJournal, batches: u64) -> Result<(), u64> {
+    fn live(&mut self, journal: &mut InlineJournal, batches: u64) -> Result<(), Reached> {
         for _ in 0..batches {
             let ops = self.ops();
             let first = journal.handed().0;
@@ -304,7 +337,9 @@ impl World {
             }
             self.now += Duration::from_millis(self.dice.below(12));
             let hasten = self.dice.one_in(16);
-            journal.step(self.now, hasten).map_err(|_| journal.durable().0)?;
+            journal.step(self.now, hasten).map_err(|_| Reached::of(journal))?;
+            self.parked = self.parked.max(journal.stats().parked_ops);
+            self.passed |= journal.vital() > journal.durable();
             for _ in 0..self.dice.below(4) {
                 journal.work();
             }
@@ -320,6 +355,9 @@ struct Seen {
     surveyed: u64,
     recycled: u64,
     held: u64,
+    parked: u64,
+    /// Lives in which vital puts went past bulk ones.
+    passed: u64,
     torn: u64,
     resumed: u64,
     deaths: u64,
@@ -327,12 +365,12 @@ struct Seen {
 }
 
 /// One seed: several lives on one disk.
-fn run(seed: u64, lives: u64) -> Seen {
-    let mut world = World::new(seed);
-    let mut durable = 0;
+fn run(seed: u64, segments: Option<u64>, lives: u64) -> Seen {
+    let mut world = World::new(seed, segments);
+    let mut reached = Reached::default();
     let mut seen = Seen::default();
     for _ in 0..lives {
-        let mut journal = world.open(durable);
+        let mut journal = world.open(reached);
         let batches = if world.dice.one_in(4) {
             100
         } else {
@@ -346,24 +384,26 @@ fn run(seed: u64, lives: u64) -> Seen {
         seen.surveyed += stats.surveyed_segments;
         seen.recycled += stats.recycled_segments;
         seen.held += stats.held_puts;
-        if let Err(reached) = outcome {
-            durable = reached;
+        seen.parked += std::mem::take(&mut world.parked);
+        seen.passed += u64::from(std::mem::take(&mut world.passed));
+        if let Err(before) = outcome {
+            reached = before;
             seen.deaths += 1;
         } else {
             world.disk.heal();
-            durable = journal.durable().0;
+            reached = Reached::of(&journal);
             if world.dice.one_in(2) {
                 seen.closed += 1;
                 let handed = journal.handed().0;
                 match journal.close(world.now) {
-                    Ok(()) => durable = handed,
+                    Ok(()) => reached = Reached { durable: handed, vital: handed },
                     Err(error) => assert!(world.is_small, "{error}"),
                 }
             }
         }
         world.die();
     }
-    drop(world.open(durable));
+    drop(world.open(reached));
     seen.torn = world.torn;
     seen.resumed = world.resumed;
     seen
@@ -371,17 +411,29 @@ fn run(seed: u64, lives: u64) -> Seen {
 
 #[test]
 fn nothing_durable_is_lost_in_any_crash() {
-    let seeds = std::env::var("SEEDS").map_or(200, |seeds| seeds.parse().unwrap());
+    run_all(200, |seed| (seed % 4 == 3).then_some(10));
+}
+
+/// The same where there is hardly more room than the reserve and what replaces it.
+#[test]
+fn nothing_durable_is_lost_on_a_small_disk() {
+    run_all(100, |seed| Some(6 + seed % 4));
+}
+
+fn run_all(seeds: u64, segments: impl Fn(u64) -> Option<u64> + std::panic::RefUnwindSafe) {
+    let seeds = std::env::var("SEEDS").map_or(seeds, |seeds| seeds.parse().unwrap());
     let lives = std::env::var("LIVES").map_or(4, |lives| lives.parse().unwrap());
     let first = std::env::var("SEED").map_or(0, |seed| seed.parse().unwrap());
     let mut all = Seen::default();
     for seed in first..first + seeds {
-        let result = std::panic::catch_unwind(|| run(seed, lives));
+        let result = std::panic::catch_unwind(|| run(seed, segments(seed), lives));
         let Ok(seen) = result else { panic!("failed with SEED={seed} SEEDS=1") };
         all.carried += seen.carried;
         all.surveyed += seen.surveyed;
         all.recycled += seen.recycled;
         all.held += seen.held;
+        all.parked += seen.parked;
+        all.passed += seen.passed;
         all.torn += seen.torn;
         all.resumed += seen.resumed;
         all.deaths += seen.deaths;
@@ -389,7 +441,8 @@ fn nothing_durable_is_lost_in_any_crash() {
     }
     if seeds >= 100 {
         let went = [all.carried, all.surveyed, all.recycled, all.held, all.torn, all.closed];
-        assert!(went.iter().all(|&times| times > 0) && all.resumed > 0, "{all:?}");
+        let full = [all.resumed, all.parked, all.passed];
+        assert!(went.into_iter().chain(full).all(|times| times > 0), "{all:?}");
         eprintln!("{all:?}");
     }
 }
@@ -403,7 +456,8 @@ fn records_whose_header_was_lost_never_count() {
         let open = || InlineJournal::open(World::options(), Arc::new(disk.clone())).unwrap();
         let put = |stream, seq| {
             let payload = Payload::Bytes(Bytes::from_static(&[7; 100]));
-            Op::Put { stream: StreamId(stream), seq: Seq(seq), head: Head::default(), payload }
+            let (stream, seq) = (StreamId(stream), Seq(seq));
+            Op::Put { stream, seq, class: Class::Bulk, head: Head::default(), payload }
         };
         let found = |recovery: Recovery| {
             let mut names = Vec::new();

@@ -412,6 +412,92 @@ fn damage_without_an_index_does_not_stop_compaction() {
     assert_eq!(sim.steps(), steps);
 }
 
+/// Every page that cannot be read when a journal is opened costs what is in it, and is reported.
+#[test]
+fn an_unreadable_page_does_not_keep_a_journal_from_opening() {
+    let (mut opened, mut set_aside, mut most) = (0, 0, 0);
+    for close in [true, false] {
+        let good = filled(1, close);
+        good.kill();
+        let disk: Arc<dyn Disk> = Arc::new(good.clone());
+        let expected = super::support::visited(open(&disk, Path::new(DIR)).1);
+        let is_segment = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "seg");
+        for path in good.paths().into_iter().filter(is_segment) {
+            for page in 0..SEGMENT / 4096 {
+                let sim = filled(1, close);
+                sim.kill();
+                sim.spoil(&path, page * 4096 + page * 77 % 4096);
+                // The second header makes up for the first and the other way round.
+                if page == 0 {
+                    sim.spoil(&path, 0);
+                    sim.spoil(&path, 512);
+                }
+                let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+                let (mut journal, recovery) = open(&disk, Path::new(DIR));
+                let report = recovery.report().clone();
+                opened += 1;
+                if page == 0 {
+                    assert_ne!(report.quarantined, [], "{path:?}");
+                    set_aside += 1;
+                }
+                let found = super::support::visited(recovery);
+                let mut lost = 0;
+                for record in &expected {
+                    let is_there = found.contains(record);
+                    lost += usize::from(!is_there);
+                    match read(&journal, record.0, record.1) {
+                        Ok(bytes) if record.0 == 1 => assert_eq!(bytes, payload(record.1)),
+                        Ok(bytes) => assert_eq!(bytes, "tiny"),
+                        Err(ReadError::Io(_)) => assert!(is_there, "{path:?} {page}"),
+                        Err(error) => assert!(!is_there, "{path:?} {page}: {error}"),
+                    }
+                }
+                if page > 0 {
+                    let is_said = !report.quarantined.is_empty() || report.torn.is_some();
+                    assert!(lost == 0 || is_said, "{path:?} {page} lost {lost}: {report:?}");
+                    most = most.max(lost);
+                }
+                // It goes on, and the next opening finds the same.
+                let mut now = Duration::ZERO;
+                apply(&mut journal, &mut now, vec![put(9, 1, b"new")]);
+                drop(journal);
+                sim.kill();
+                let (journal, recovery) = open(&disk, Path::new(DIR));
+                let again = super::support::visited(recovery);
+                assert!(found.iter().all(|record| again.contains(record)), "{path:?} {page}");
+                assert_eq!(read(&journal, 9, 1).unwrap(), "new");
+            }
+        }
+    }
+    assert!(opened > 100 && set_aside > 5, "{opened} {set_aside}");
+    // A page holds parts of four records of 1,500 bytes, and what is tiny between them.
+    assert!((1..=8).contains(&most), "{most}");
+}
+
+/// A process that died just when it had made a segment leaves a name that is not durable.
+#[test]
+fn what_is_written_to_a_segment_does_not_go_with_its_name() {
+    for at in 0..40 {
+        let sim = SimDisk::new(at);
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+        sim.fail_at(at, Fault::Gone);
+        if let Ok((mut journal, _)) =
+            InlineJournal::open(options(Path::new(DIR)), Arc::clone(&disk))
+        {
+            let _gone = journal.settle(Duration::ZERO, 20).is_err();
+        }
+        sim.kill();
+        let mut journal = open(&disk, Path::new(DIR)).0;
+        let mut now = Duration::ZERO;
+        apply(&mut journal, &mut now, vec![put(1, 1, b"kept")]);
+        drop(journal);
+        sim.crash();
+        let (journal, recovery) = open(&disk, Path::new(DIR));
+        assert_eq!(recovery.report().quarantined, []);
+        assert_eq!(read(&journal, 1, 1).unwrap(), "kept", "step {at}");
+    }
+}
+
 /// A few old records stay in each of the segments that flow past.
 fn flow(journal: &mut InlineJournal, now: &mut Duration) {
     for round in 0..60 {

@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::disk::real::RealDisk;
 use crate::error::ReadError;
 use crate::inline::InlineJournal;
-use crate::op::{Head, Op, Payload, Shared};
+use crate::op::{Class, Head, Op, Payload, Shared};
 use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::sim::SimDisk;
@@ -43,15 +43,24 @@ pub(super) fn put(stream: u64, seq: u64, payload: &[u8]) -> Op {
     Op::Put {
         stream: StreamId(stream),
         seq: Seq(seq),
+        class: Class::Bulk,
         head: Head::new(&seq.to_le_bytes()),
         payload: Payload::Bytes(Bytes::copy_from_slice(payload)),
     }
+}
+
+pub(super) fn vital(stream: u64, seq: u64, payload: &[u8]) -> Op {
+    let Op::Put { stream, seq, head, payload, .. } = put(stream, seq, payload) else {
+        panic!("a put is a put");
+    };
+    Op::Put { stream, seq, class: Class::Vital, head, payload }
 }
 
 pub(super) fn put_shared(stream: u64, seq: u64, shared: &Arc<Shared>) -> Op {
     Op::Put {
         stream: StreamId(stream),
         seq: Seq(seq),
+        class: Class::Bulk,
         head: Head::new(&seq.to_le_bytes()),
         payload: Payload::Shared(Arc::clone(shared)),
     }

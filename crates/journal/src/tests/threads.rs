@@ -3,7 +3,7 @@
 use crate::disk::real::RealDisk;
 use crate::journal::Journal;
 use crate::listener::Listener;
-use crate::op::{Head, Lsn, Op, Payload};
+use crate::op::{Class, Head, Lsn, Op, Payload};
 use crate::options::Options;
 use bytes::Bytes;
 use model::id::{Seq, StreamId};
@@ -50,6 +50,7 @@ fn puts_become_durable_and_survive_close_and_drop() {
                 Op::Put {
                     stream: StreamId(9),
                     seq: Seq(seq),
+                    class: Class::Bulk,
                     head: Head::new(&seq.to_be_bytes()),
                     payload: Payload::Bytes(Bytes::from(vec![seq as u8; 100])),
                 }

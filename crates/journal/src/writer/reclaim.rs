@@ -173,7 +173,7 @@ impl Writer {
         self.reclaim.skipped = false;
         self.reclaim.planned_at = now;
         if self.closing {
-            if self.holding || !self.backlog.is_empty() {
+            if self.is_waiting() || !self.backlog.is_empty() {
                 self.plan_prepare(now, &mut index, step);
             }
             return;
@@ -193,6 +193,11 @@ impl Writer {
         stats.segments = files.clone().count() as u64;
         stats.disk_bytes = files.clone().map(|segment| segment.bytes).sum();
         stats.segments_free = files.filter(|segment| segment.state == State::Free).count() as u64;
+    }
+
+    /// Whether puts wait for room.
+    fn is_waiting(&self) -> bool {
+        self.holding || self.parking
     }
 
     fn ask(&mut self, job: Job, step: &mut Step) {
@@ -240,7 +245,7 @@ impl Writer {
         let sealed = || index.segments.iter().filter(|segment| segment.state == State::Sealed);
         let sealed_bytes: u64 = sealed().map(|segment| segment.bytes).sum();
         let aim = 2 * index.live_bytes() + self.options.segment_bytes;
-        if busy || now < self.reclaim.look_at || sealed_bytes <= aim && !self.holding {
+        if busy || now < self.reclaim.look_at || sealed_bytes <= aim && !self.is_waiting() {
             return;
         }
         let live = (0..)
@@ -262,7 +267,7 @@ impl Writer {
             })
             .min()
             .unzip();
-        let most = if self.holding { 750 } else { 500 };
+        let most = if self.is_waiting() { 750 } else { 500 };
         let (slot, survey) = match (sparse, blocker) {
             (Some((permille, slot)), None) if permille <= most => (slot, false),
             (Some((permille, slot)), Some(_)) if permille <= 125 => (slot, false),
@@ -283,11 +288,13 @@ impl Writer {
 
     fn plan_prepare(&mut self, now: Duration, index: &mut Index, step: &mut Step) {
         let nominal = self.options.segment_bytes;
-        let waiting =
-            self.held.first().and_then(|(_, put)| match self.room_for(put.head, &put.payload) {
-                Some(Stop::SegmentFull { need, .. }) if self.holding => Some(need),
-                _ => None,
-            });
+        let vital = self.parked.first().map(|(_, op)| self.room_for(op));
+        let bulk = self.held.first().map(|(_, put)| self.room_for_held(put));
+        let mut waiting = [vital, bulk].into_iter().flatten().filter_map(|stop| match stop {
+            Some(Stop::SegmentFull { need, .. }) if self.is_waiting() => Some(need),
+            _ => None,
+        });
+        let waiting = waiting.next();
         let special = waiting.filter(|&need| need > nominal).filter(|&need| {
             let fits = |segment: &Segment| {
                 segment.state == State::Free && segment.bytes != nominal && segment.bytes >= need
@@ -350,7 +357,7 @@ impl Writer {
         let count = free_count(index, nominal);
         let spare = count > self.options.reserve_segments as usize + 1
             && (count > FREE_MAX || is_too_large(index, nominal));
-        let waits = self.holding;
+        let waits = self.is_waiting();
         let free = |segment: &Segment| segment.state == State::Free && segment.bytes == nominal;
         let slot = match index.segments.iter().position(other).filter(|_| !waits) {
             Some(slot) => slot,
