@@ -277,7 +277,7 @@ impl Machine {
             Order::Tick => {
                 self.queue_does(Command::Tick, outputs);
             }
-            Order::Lost { node } => self.leave(|at, _| at.node == node, outputs),
+            Order::Lost { node } => self.lose(node, outputs),
         }
     }
 
@@ -410,6 +410,24 @@ impl Machine {
     fn hello(&mut self, sender: Sender, outputs: &mut Vec<Output>) {
         self.leave(|at, _| at.node == sender.node && at.boot < sender.boot, outputs);
         self.ledger.forget_before(sender);
+    }
+
+    /// A node has been silent for too long: what its consumers hold comes back, and has not failed.
+    fn lose(&mut self, node: NodeId, outputs: &mut Vec<Output>) {
+        let consumers = self.subscribed.iter().filter(|(_, one)| one.at.node == node);
+        let consumers: Vec<ConsumerId> = consumers.map(|(consumer, _)| *consumer).collect();
+        let returned = Settlement::Client(Outcome::Return);
+        for consumer in consumers {
+            self.queue_does(Command::Cancel { consumer }, outputs);
+            let all = Run { holder: Some(consumer), first: Seq(0), last: Seq(u64::MAX) };
+            self.settle(&[all], returned, outputs);
+            self.subscribed.remove(&consumer);
+            outputs.push(Output::Unsubscribed { consumer });
+        }
+        let held = self.gets.iter().filter(|(_, got)| got.sender.node == node);
+        let runs: Vec<Run> =
+            held.map(|(seq, _)| Run { holder: None, first: *seq, last: *seq }).collect();
+        self.settle(&runs, returned, outputs);
     }
 
     fn leave(&mut self, is_gone: impl Fn(Sender, ConnectionId) -> bool, outputs: &mut Vec<Output>) {

@@ -148,6 +148,7 @@ impl Replica {
 
     /// It leads from now on.
     pub(crate) fn lead(&mut self, term: u64, profile: &Profile) {
+        self.step_down();
         let mut leading = Leading { term, ..Leading::default() };
         leading.own.push(Order::Configure(profile.settings.encode().into()));
         leading.configuring = true;
