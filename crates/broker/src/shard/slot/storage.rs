@@ -1,6 +1,6 @@
 //! What a queue has in the journal: what a turn adds to it, and what is let go of again.
 
-use journal::op::{Head, Lsn, Op};
+use journal::op::{Class, Head, Lsn, Op};
 use model::id::Seq;
 
 use super::Slot;
@@ -56,7 +56,8 @@ impl Slot {
         self.counters.disk_writes += self.puts.len() as u64;
         self.in_journal |= any;
         for (seq, head, payload) in self.puts.drain(..) {
-            ops.push(Op::Put { stream, seq, head, payload });
+            let class = Class::Bulk;
+            ops.push(Op::Put { stream, seq, class, head, payload });
         }
         for seq in self.notes.drain(..) {
             // Transient messages have nothing to note; the journal passes over what it does not have.
