@@ -15,7 +15,7 @@ use crate::seat::Seat;
 use crate::types::{Snapshot, Vote};
 use crate::wire::{Malformed, Reader, Write};
 use bytes::{BufMut, Bytes, BytesMut};
-use journal::op::Payload;
+use journal::op::{Class, Lsn, Payload};
 use model::id::{NodeId, Seq};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -234,6 +234,8 @@ pub(crate) struct Receiving {
     next: u64,
     state: BytesMut,
     bodies: Vec<(u64, Seq)>,
+    /// The last that was put.
+    stored: Lsn,
     /// The parts of a body that has not ended.
     part: BytesMut,
 }
@@ -243,7 +245,16 @@ pub(crate) enum Received {
     /// Ask for the next.
     More,
     /// Install it.
-    All { vote: Vote, snapshot: Snapshot, positions: Vec<Seq> },
+    All(Box<Complete>),
+}
+
+/// A checkpoint that has arrived whole.
+pub(crate) struct Complete {
+    /// The sender's.
+    vote: Vote,
+    snapshot: Snapshot,
+    /// Where its bodies are.
+    positions: Vec<Seq>,
 }
 
 impl Receiving {
@@ -260,7 +271,8 @@ impl Receiving {
         if number == 0 {
             Self::abandon(slot, log);
             let (state, part) = (BytesMut::new(), BytesMut::new());
-            *slot = Some(Self { from, session, next: 0, state, bodies: Vec::new(), part });
+            let (bodies, stored) = (Vec::new(), Lsn(0));
+            *slot = Some(Self { from, session, next: 0, state, bodies, stored, part });
         }
         let fits =
             |this: &&mut Self| this.from == from && this.session == session && this.next == number;
@@ -277,9 +289,10 @@ impl Receiving {
                     return None;
                 };
                 let positions = this.bodies.iter().map(|(_, position)| *position).collect();
-                let image = Image::Arrived { state: this.state.freeze(), bodies: this.bodies };
+                let Self { state, bodies, stored, .. } = this;
+                let image = Image::Arrived { state: state.freeze(), bodies, stored };
                 let snapshot = Snapshot { meta, snapshot: image };
-                return Some(Received::All { vote, snapshot, positions });
+                return Some(Received::All(Box::new(Complete { vote, snapshot, positions })));
             }
         }
         Some(Received::More)
@@ -299,7 +312,9 @@ impl Receiving {
         }
         let names: Vec<u64> = whole.iter().map(|(name, _)| *name).collect();
         let head = |(name, body)| (Head::Arrived { name }, Payload::Bytes(body));
-        let (positions, _) = log.carry(whole.into_iter().map(head).collect());
+        let whole = whole.into_iter().map(head).collect();
+        let (positions, lsn) = log.carry(Class::Bulk, whole);
+        self.stored = lsn;
         self.bodies.extend(names.into_iter().zip(positions));
     }
 
@@ -313,18 +328,13 @@ impl Receiving {
 }
 
 /// Installs what was received; gives this node's vote.
-pub(crate) async fn install(
-    raft: &Raft,
-    log: &GroupLog,
-    vote: Vote,
-    snapshot: Snapshot,
-    positions: &[Seq],
-) -> Option<Vote> {
+pub(crate) async fn install(raft: &Raft, log: &GroupLog, complete: Complete) -> Option<Vote> {
+    let Complete { vote, snapshot, positions } = complete;
     let last = snapshot.meta.last_log_id;
     let response = raft.install_full_snapshot(vote, snapshot).await.ok()?;
     if log.checkpointed() != last {
         // Refused, or not needed.
-        log.release(positions);
+        log.release(&positions);
     }
     Some(response.vote)
 }

@@ -3,6 +3,7 @@
 use crate::types::SnapshotMeta;
 use crate::wire::{Malformed, Reader, Write};
 use bytes::{BufMut, Bytes, BytesMut};
+use journal::op::Lsn;
 use model::id::Seq;
 
 /// A checkpoint as it lies in the journal.
@@ -18,7 +19,7 @@ pub(crate) enum Image {
     /// Of this node: made here, or found at the start.
     Own { state: Bytes },
     /// From another node; the bodies that it names are stored already.
-    Arrived { state: Bytes, bodies: Vec<(u64, Seq)> },
+    Arrived { state: Bytes, bodies: Vec<(u64, Seq)>, stored: Lsn },
 }
 
 impl Image {

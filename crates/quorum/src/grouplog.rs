@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Positions are given and operations handed over under one lock, so they reach the journal in
-//! the order of their positions. The journal is first in, first out: when a record is durable,
-//! so is everything that the group did before.
+//! the order of their positions. The journal is first in, first out, but for entries of queues
+//! that wait for room on a full disk while what is vital goes past them.
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::log::Log;
@@ -19,7 +19,7 @@ use crate::recovered::{Found, Recovered};
 use crate::seat::Seat;
 use crate::tail::Tail;
 use crate::types::{Data, Entry, Flushed, LogId, Payload, SnapshotMeta, Types, Vote, log_id};
-use crate::watermark::Watermark;
+use crate::watermark::{Until, Watermark};
 use crate::wire::{Reader, Write};
 use bytes::{Bytes, BytesMut};
 use journal::op::{self, Class, Lsn, Op};
@@ -55,6 +55,8 @@ pub(crate) struct Limits {
 /// The log of one group.
 pub(crate) struct GroupLog {
     stream: StreamId,
+    /// What entries do when the disk is full.
+    class: Class,
     disk: Disk,
     seat: Arc<Seat>,
     state: Mutex<State>,
@@ -152,6 +154,7 @@ impl GroupLog {
     /// The log of what was recovered, or a new one.
     pub(crate) fn new(
         stream: StreamId,
+        class: Class,
         disk: Disk,
         seat: Arc<Seat>,
         mut recovered: Recovered,
@@ -177,11 +180,16 @@ impl GroupLog {
         let asked = checkpoint.map_or(0, |(id, _)| id.index);
         let since = recovered.entries.iter().filter(|found| found.id.index > asked);
         let grown = since.map(|found| u64::from(found.bytes)).sum();
+        let last = recovered.entries.last().map(|found| found.id);
+        let last = last.or(recovered.purged.map(|(id, _)| id));
+        // The hint may have gone past entries that waited for room on a full disk.
+        let committed = recovered.committed.filter(|(id, _)| Some(*id) <= last);
+        stale.extend(recovered.committed.filter(|_| committed.is_none()).map(|(_, at)| at));
         let state = State {
             next: recovered.highest + 1,
             vote: recovered.vote,
             purged: recovered.purged,
-            committed: recovered.committed,
+            committed,
             checkpoint,
             first,
             held_from: first + slots.len() as u64,
@@ -192,7 +200,7 @@ impl GroupLog {
             grown,
             bodies,
         };
-        let log = Self { stream, disk, seat, state: Mutex::new(state) };
+        let log = Self { stream, class, disk, seat, state: Mutex::new(state) };
         log.release(&stale);
         log
     }
@@ -283,7 +291,8 @@ impl GroupLog {
         state.held_bytes += added;
         self.disk.tail.add(added);
         drop(state);
-        self.disk.watermark.when(lsn, move |result| flushed.io_completed(result));
+        let watermark = &self.disk.watermark;
+        watermark.when(self.until(), lsn, move |result| flushed.io_completed(result));
     }
 
     /// Forgets all entries after this one.
@@ -326,16 +335,18 @@ impl GroupLog {
         self.replace(position, &Head::Purged(upto), Bytes::new(), old.map(|(_, at)| at));
     }
 
-    /// Puts a record and releases the one that it replaces. Call it with the state locked.
+    /// What is waited for until an entry counts as durable.
+    fn until(&self) -> Until {
+        match self.class {
+            Class::Vital => Until::Vital,
+            Class::Bulk => Until::Durable,
+        }
+    }
+
+    /// Puts a record and releases the one that it replaces. It is vital, so the order holds even
+    /// on a full disk. Call it with the state locked.
     fn replace(&self, position: Seq, head: &Head, payload: Bytes, old: Option<Seq>) -> Lsn {
-        let put = Op::Put {
-            stream: self.stream,
-            seq: position,
-            class: class_of(head),
-            head: head.encode(),
-            payload: op::Payload::Bytes(payload),
-        };
-        let mut ops = vec![put];
+        let mut ops = vec![self.put(position, head, payload)];
         ops.extend(old.map(|at| Op::Release { stream: self.stream, first: at, last: at }));
         self.disk.log.submit(ops)
     }
@@ -348,7 +359,7 @@ impl GroupLog {
             self.replace(position, &Head::Vote(vote), Bytes::new(), old.map(|(_, at)| at))
         };
         self.seat.on_vote(vote);
-        self.disk.watermark.reached(lsn).await
+        self.disk.watermark.reached(Until::Vital, lsn).await
     }
 
     /// Renews the hint of what is committed. It costs no sync.
@@ -466,14 +477,13 @@ impl GroupLog {
         .await
     }
 
-    /// Stores bodies alone, in new records. They are durable with whatever comes after them.
-    pub(crate) fn carry(&self, heads: Vec<(Head, op::Payload)>) -> (Vec<Seq>, Lsn) {
+    /// Stores bodies alone, in new records.
+    pub(crate) fn carry(&self, class: Class, heads: Vec<(Head, op::Payload)>) -> (Vec<Seq>, Lsn) {
         let mut state = self.state.lock();
         let mut positions = Vec::with_capacity(heads.len());
         let put = |(head, payload): (Head, op::Payload)| {
             let seq = state.take_position();
             positions.push(seq);
-            let class = Class::Bulk;
             Op::Put { stream: self.stream, seq, class, head: head.encode(), payload }
         };
         let ops = heads.into_iter().map(put).collect();
@@ -497,24 +507,30 @@ impl GroupLog {
     ) -> io::Result<()> {
         let Some(id) = meta.last_log_id else { return Ok(()) };
         let payload = checkpoint::encode(meta, state);
+        // It names bodies in entries, which may wait for room while it does not.
+        let entries = self.state.lock().slot(id.index).map_or(Lsn(0), |slot| slot.lsn);
+        self.disk.watermark.reached(Until::Durable, entries).await?;
         let lsn = {
             let mut state = self.state.lock();
             let position = state.take_position();
             let old = state.checkpoint.replace((id, position));
             self.replace(position, &Head::Checkpoint(id), payload, old.map(|(_, at)| at))
         };
-        self.disk.watermark.reached(lsn).await
+        self.disk.watermark.reached(Until::Vital, lsn).await
     }
 
     /// Stores a checkpoint that came from another node, whose bodies lie in records from `first`
-    /// on, and forgets every record before that; durable when it returns.
+    /// on, the last put by `stored`, and forgets every record before that; durable when it returns.
     pub(crate) async fn save_arrived(
         &self,
         meta: &SnapshotMeta,
         image: &Bytes,
         first: Option<Seq>,
+        stored: Lsn,
     ) -> io::Result<()> {
         let Some(id) = meta.last_log_id else { return Ok(()) };
+        // The bodies may wait for room while the checkpoint does not.
+        self.disk.watermark.reached(Until::Durable, stored).await?;
         let payload = checkpoint::encode(meta, image);
         let lsn = {
             let mut state = self.state.lock();
@@ -551,7 +567,7 @@ impl GroupLog {
             }
             self.disk.log.submit(ops)
         };
-        self.disk.watermark.reached(lsn).await
+        self.disk.watermark.reached(Until::Vital, lsn).await
     }
 
     fn put(&self, seq: Seq, head: &Head, payload: Bytes) -> Op {

@@ -24,6 +24,7 @@ use crate::upkeep::{self, News};
 use crate::watermark::Watermark;
 use bytes::Bytes;
 use futures_util::FutureExt;
+use journal::op::Class;
 use model::id::NodeId;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
@@ -77,7 +78,8 @@ impl Options {
 pub enum Care {
     /// By the host's supervisor, for groups of which there are many.
     Supervised,
-    /// By heartbeats of its own, for the few that must not depend on anything else.
+    /// By heartbeats of its own, for the few that must not depend on anything else. Its entries
+    /// are small and rare, and may use the reserve of a full disk.
     Heartbeats,
 }
 
@@ -216,8 +218,12 @@ impl Host {
         let me = shared.options.me;
         let term = recovered.vote.map_or(0, |(vote, _)| vote.leader_id.term);
         let seat = Arc::new(Seat::new(me, member, term));
-        let log =
-            Arc::new(GroupLog::new(id.stream(), shared.disk.clone(), Arc::clone(&seat), recovered));
+        let class = match care {
+            Care::Supervised => Class::Bulk,
+            Care::Heartbeats => Class::Vital,
+        };
+        let (disk, at) = (shared.disk.clone(), Arc::clone(&seat));
+        let log = Arc::new(GroupLog::new(id.stream(), class, disk, at, recovered));
         seat.call(|member| member.opened(Records { log: Arc::clone(&log) }));
         let sessions = Arc::new(Sessions::default());
         let network = Network {
@@ -493,6 +499,14 @@ impl Shared {
         mut request: VoteRequest,
     ) -> Option<VoteResponse> {
         if group.care == Care::Heartbeats {
+            // The heartbeats of a leader whose node is lost are not waited for.
+            let leader = group.log.vote().filter(|vote| vote.committed);
+            let leader = leader.map(|vote| NodeId(vote.leader_id.voted_for));
+            if leader.is_some_and(|leader| {
+                leader != self.options.me && self.links.number(leader).is_none()
+            }) {
+                request.leadership_transfer = true;
+            }
             return group.raft.vote(request).await.ok();
         }
         let voters = group.voters();
@@ -560,9 +574,7 @@ impl Group {
         };
         let vote = match received {
             Received::More => return Some(Bytes::new()),
-            Received::All { vote, snapshot, positions } => {
-                bringup::install(&self.raft, &self.log, vote, snapshot, &positions).await?
-            }
+            Received::All(complete) => bringup::install(&self.raft, &self.log, *complete).await?,
         };
         Some(rpc::encode_vote(&vote))
     }

@@ -139,9 +139,9 @@ impl RaftStateMachine<Types> for Machine {
         let Some(last) = meta.last_log_id else { return Ok(()) };
         let (state, bodies) = match image {
             Image::Own { state } => (state, self.log.take_bodies()),
-            Image::Arrived { state, bodies } => {
+            Image::Arrived { state, bodies, stored } => {
                 let first = bodies.first().map(|(_, position)| *position);
-                self.log.save_arrived(meta, &state, first).await?;
+                self.log.save_arrived(meta, &state, first, stored).await?;
                 let body = |(name, position)| Body::Carried { name, position };
                 (state, bodies.into_iter().map(body).collect())
             }

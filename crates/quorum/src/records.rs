@@ -2,7 +2,7 @@
 
 use crate::grouplog::GroupLog;
 use crate::record::Head;
-use journal::op::Payload;
+use journal::op::{Class, Payload};
 use model::id::Seq;
 use std::fmt;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ impl fmt::Debug for Records {
 impl Records {
     /// Stores bodies alone, each under a name of the member's, and tells their positions. Never
     /// blocks. What a record was carried from may be released right after: the journal keeps the
-    /// order.
+    /// order, also on a full disk, whose reserve bodies that are carried may use.
     pub fn carry(&self, bodies: Vec<(u64, Payload)>) -> Vec<Seq> {
         let head = |(name, payload)| (Head::Carried { name }, payload);
-        self.log.carry(bodies.into_iter().map(head).collect()).0
+        self.log.carry(Class::Vital, bodies.into_iter().map(head).collect()).0
     }
 
     /// Releases records that were handed over as entries or bodies, once the log does not need

@@ -13,3 +13,5 @@ mod cluster;
 mod supervision;
 
 mod upkeep;
+
+mod real_journal;

@@ -12,7 +12,11 @@ use std::io;
 
 type Call = Box<dyn FnOnce(io::Result<()>) + Send>;
 
-/// The journal's durable watermark, with those who wait for it.
+/// The journal's durable watermarks, with those who wait for them.
+///
+/// There are two, since vital puts go past bulk puts that wait for room on a full disk: up to one
+/// everything is durable, up to the other everything but such bulk puts. The second is never
+/// behind the first.
 #[derive(Default)]
 pub struct Watermark {
     state: Mutex<State>,
@@ -20,12 +24,37 @@ pub struct Watermark {
 
 #[derive(Default)]
 struct State {
-    durable: Lsn,
+    durable: Line,
+    vital: Line,
     /// Why nothing becomes durable any more.
     failed: Option<String>,
-    waiting: BinaryHeap<Waiting>,
     /// Breaks ties, so that calls of one operation come in the order in which they were given.
     next: u64,
+}
+
+/// One watermark.
+#[derive(Default)]
+struct Line {
+    at: Lsn,
+    waiting: BinaryHeap<Waiting>,
+}
+
+impl Line {
+    fn advance(&mut self, lsn: Lsn, due: &mut Vec<Waiting>) {
+        self.at = self.at.max(lsn);
+        while self.waiting.peek().is_some_and(|first| first.lsn <= self.at) {
+            due.extend(self.waiting.pop());
+        }
+    }
+}
+
+/// Which watermark is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Everything.
+    Durable,
+    /// Everything but bulk puts that wait for room.
+    Vital,
 }
 
 struct Waiting {
@@ -59,28 +88,35 @@ impl fmt::Debug for Watermark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
         f.debug_struct("Watermark")
-            .field("durable", &state.durable)
+            .field("durable", &state.durable.at)
+            .field("vital", &state.vital.at)
             .field("failed", &state.failed)
-            .field("waiting", &state.waiting.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
 impl Watermark {
     /// Everything up to here is durable.
     pub fn durable(&self) -> Lsn {
-        self.state.lock().durable
+        self.state.lock().durable.at
     }
 
     /// Everything up to `lsn` is durable. Calls are made before this returns, in order.
     pub fn advance(&self, lsn: Lsn) {
         let mut due = Vec::new();
         let mut state = self.state.lock();
-        state.durable = state.durable.max(lsn);
-        while state.waiting.peek().is_some_and(|first| first.lsn <= lsn) {
-            due.extend(state.waiting.pop());
-        }
+        state.vital.advance(lsn, &mut due);
+        state.durable.advance(lsn, &mut due);
         drop(state);
+        for waiting in due {
+            (waiting.call)(Ok(()));
+        }
+    }
+
+    /// Everything up to `lsn` is durable but bulk puts that wait for room.
+    pub fn advance_vital(&self, lsn: Lsn) {
+        let mut due = Vec::new();
+        self.state.lock().vital.advance(lsn, &mut due);
         for waiting in due {
             (waiting.call)(Ok(()));
         }
@@ -90,34 +126,45 @@ impl Watermark {
     pub fn fail(&self, error: &io::Error) {
         let mut state = self.state.lock();
         state.failed = Some(error.to_string());
-        let waiting = std::mem::take(&mut state.waiting).into_sorted_vec();
+        let mut waiting = std::mem::take(&mut state.vital.waiting).into_vec();
+        waiting.extend(std::mem::take(&mut state.durable.waiting));
         drop(state);
-        let fail = |waiting: Waiting| (waiting.call)(Err(io::Error::other(error.to_string())));
-        waiting.into_iter().rev().for_each(fail);
+        for waiting in waiting {
+            (waiting.call)(Err(io::Error::other(error.to_string())));
+        }
     }
 
-    /// Calls once everything up to `lsn` is durable, which may be at once.
-    pub(crate) fn when(&self, lsn: Lsn, call: impl FnOnce(io::Result<()>) + Send + 'static) {
+    /// Calls once `lsn` is reached, which may be at once.
+    pub(crate) fn when(
+        &self,
+        until: Until,
+        lsn: Lsn,
+        call: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) {
         let mut state = self.state.lock();
-        if lsn <= state.durable {
+        let number = state.next;
+        state.next += 1;
+        let failed = state.failed.clone();
+        let line = match until {
+            Until::Durable => &mut state.durable,
+            Until::Vital => &mut state.vital,
+        };
+        if lsn <= line.at {
             drop(state);
             return call(Ok(()));
         }
-        if let Some(reason) = &state.failed {
-            let error = io::Error::other(reason.clone());
+        if let Some(reason) = failed {
             drop(state);
-            return call(Err(error));
+            return call(Err(io::Error::other(reason)));
         }
-        let number = state.next;
-        state.next += 1;
-        state.waiting.push(Waiting { lsn, number, call: Box::new(call) });
+        line.waiting.push(Waiting { lsn, number, call: Box::new(call) });
     }
 
-    /// Waits until everything up to `lsn` is durable.
-    pub(crate) async fn reached(&self, lsn: Lsn) -> io::Result<()> {
+    /// Waits until `lsn` is reached.
+    pub(crate) async fn reached(&self, until: Until, lsn: Lsn) -> io::Result<()> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         // Nobody to tell: the group was stopped meanwhile.
-        self.when(lsn, move |result| drop(sender.send(result)));
+        self.when(until, lsn, move |result| drop(sender.send(result)));
         receiver.await.unwrap_or_else(|_| Err(io::Error::other("the journal is gone")))
     }
 }
@@ -126,6 +173,10 @@ impl Watermark {
 impl Listener for Watermark {
     fn durable(&self, lsn: Lsn) {
         self.advance(lsn);
+    }
+
+    fn vital(&self, lsn: Lsn) {
+        self.advance_vital(lsn);
     }
 
     fn full(&self, _: bool) {}
@@ -146,7 +197,9 @@ mod tests {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let wait = |lsn: u64, name: u32| {
             let heard = Arc::clone(&heard);
-            watermark.when(Lsn(lsn), move |result| heard.lock().push((name, result.is_ok())));
+            watermark.when(Until::Durable, Lsn(lsn), move |result| {
+                heard.lock().push((name, result.is_ok()));
+            });
         };
         wait(2, 1);
         wait(1, 2);
@@ -156,9 +209,13 @@ mod tests {
         assert_eq!(*heard.lock(), [(2, true), (1, true), (3, true)]);
         wait(2, 5);
         assert_eq!(heard.lock().last(), Some(&(5, true)));
+        let vital = Arc::clone(&heard);
+        watermark.when(Until::Vital, Lsn(4), move |result| vital.lock().push((8, result.is_ok())));
+        watermark.advance_vital(Lsn(6));
+        assert_eq!(heard.lock().last(), Some(&(8, true)));
         watermark.fail(&io::Error::other("broken"));
         wait(6, 6);
         wait(1, 7);
-        assert_eq!(heard.lock()[4..], [(4, false), (6, false), (7, true)]);
+        assert_eq!(heard.lock()[5..], [(4, false), (6, false), (7, true)]);
     }
 }

@@ -10,6 +10,7 @@ use crate::tests::support::LIMITS;
 use crate::tests::support::{MemoryLog, Recorder};
 use crate::types::{Data, Entry, Flushed, Payload, SnapshotMeta, log_id, vote};
 use bytes::Bytes;
+use journal::op::Class;
 use model::id::NodeId;
 use openraft::storage::{RaftLogReader, RaftLogStorage};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ fn open_recovered(log: &Arc<MemoryLog>, tail: usize, mut recovered: Recovered) -
     let tail = Arc::new(Tail::new(tail));
     let disk = Disk { log: Arc::clone(log) as _, watermark, tail, limits: LIMITS };
     let seat = Arc::new(Seat::new(NodeId(1), Recorder::new(), 0));
-    Store(Arc::new(GroupLog::new(GROUP.stream(), disk, seat, recovered)))
+    Store(Arc::new(GroupLog::new(GROUP.stream(), Class::Bulk, disk, seat, recovered)))
 }
 
 fn entry(term: u64, index: u64) -> Entry {

@@ -12,6 +12,7 @@ use crate::tests::support::LIMITS;
 use crate::tests::support::{MemoryLog, Recorder};
 use crate::types::{Flushed, LogId, Snapshot, SnapshotMeta, StoredMembership, Types, log_id};
 use futures_util::{Stream, StreamExt};
+use journal::op::{Class, Lsn};
 use model::id::{NodeId, Seq, StreamId};
 use openraft::StorageError;
 use openraft::storage::{EntryResponder, RaftLogStorage, RaftStateMachine};
@@ -60,7 +61,8 @@ impl RaftStateMachine<Types> for Appending {
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, image: Image) -> io::Result<()> {
-        let image = Image::Arrived { state: image.state().clone(), bodies: Vec::new() };
+        let image =
+            Image::Arrived { state: image.state().clone(), bodies: Vec::new(), stored: Lsn(0) };
         self.machine.install_snapshot(meta, image).await
     }
 
@@ -79,7 +81,13 @@ impl StoreBuilder<Types, Store, Appending, ()> for Stores {
         // Nor may what it applies be seen in the log.
         let open = |stream| {
             let (disk, seat) = (disk.clone(), Arc::clone(&seat));
-            Arc::new(GroupLog::new(StreamId(stream), disk, seat, Recovered::new(Seq(0))))
+            Arc::new(GroupLog::new(
+                StreamId(stream),
+                Class::Bulk,
+                disk,
+                seat,
+                Recovered::new(Seq(0)),
+            ))
         };
         let (log, applied) = (open(20), open(21));
         let machine =

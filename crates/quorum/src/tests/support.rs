@@ -442,6 +442,27 @@ impl Transport for Port {
     }
 }
 
+/// A network without other nodes.
+pub(crate) struct Lonely;
+
+impl Transport for Lonely {
+    fn send(&self, _: NodeId, _: Bytes) -> Result<(), NotConnected> {
+        Err(NotConnected)
+    }
+
+    fn has_room(&self, _: NodeId) -> bool {
+        true
+    }
+
+    fn room(&self, _: NodeId) -> Boxed<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn request(&self, _: NodeId, _: Bytes, _: Duration) -> Boxed<Result<Bytes, RequestError>> {
+        Box::pin(std::future::ready(Err(RequestError::NotConnected)))
+    }
+}
+
 /// A node.
 pub(crate) struct Node {
     pub(crate) log: Arc<MemoryLog>,
