@@ -339,13 +339,18 @@ impl Drop for Cluster {
         }
         eprintln!("--- the cluster:{text} AMQP at {:?}", self.addresses());
         self.keep_logs();
+        if std::env::var_os("E2E_LOGS").is_some() {
+            self.nodes.iter_mut().for_each(|node| node.quiet = true);
+        }
     }
 }
 
 impl Cluster {
-    /// Copies the logs to where they outlive the test.
-    fn keep_logs(&self) {
-        let Some(folder) = std::env::var_os("E2E_LOGS").map(std::path::PathBuf::from) else { return };
+    /// Copies the logs to the folder that `E2E_LOGS` names, where they outlive the test.
+    pub fn keep_logs(&self) {
+        let Some(folder) = std::env::var_os("E2E_LOGS").map(std::path::PathBuf::from) else {
+            return;
+        };
         let test = std::thread::current().name().unwrap_or("main").replace("::", "-");
         for (index, node) in self.nodes.iter().enumerate() {
             let path = folder.join(format!("{test}-{}.log", name(index)));

@@ -260,7 +260,8 @@ impl Node {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        let status =
+            Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
         assert!(status.is_ok_and(|status| status.success()), "SIG{name} can be sent");
     }
 

@@ -144,6 +144,11 @@ pub struct Load {
 }
 
 impl Load {
+    /// The queue.
+    pub fn queue(&self) -> &str {
+        &self.plan.queue
+    }
+
     /// Messages confirmed so far.
     pub fn confirmed(&self) -> usize {
         self.shared.confirmed.load(Ordering::Relaxed)
@@ -358,8 +363,15 @@ fn publish(plan: &Plan, shared: &Shared) -> Published {
         record.sessions += 1;
         let base = record.fate.len();
         let mut confirms = Confirms::default();
-        let outcome =
-            publish_session(plan, shared, &mut client, &mut record, &mut confirms, &mut last, begin);
+        let outcome = publish_session(
+            plan,
+            shared,
+            &mut client,
+            &mut record,
+            &mut confirms,
+            &mut last,
+            begin,
+        );
         if let Err(failure) = outcome {
             record.ends.push(format!("{failure:?}"));
             turn += 1;
@@ -443,7 +455,8 @@ fn publish_session(
 
 fn consume(plan: &Plan, shared: &Shared) {
     let mut turn = 0;
-    while let Some(mut client) = connect(&plan.consumer, plan.patience, &mut turn, &shared.drained) {
+    while let Some(mut client) = connect(&plan.consumer, plan.patience, &mut turn, &shared.drained)
+    {
         shared.received.lock().unwrap_or_else(PoisonError::into_inner).sessions += 1;
         if consume_session(plan, shared, &mut client).is_err() {
             turn += 1;

@@ -56,8 +56,7 @@ pub struct Proxy(Arc<Shared>);
 impl Proxy {
     /// Listens on `port` for `target`, once that listens.
     pub fn start(port: u16, target: SocketAddr) -> Self {
-        let state =
-            State { cut: [false; 2], door: Door::Closed, over: false, streams: Vec::new() };
+        let state = State { cut: [false; 2], door: Door::Closed, over: false, streams: Vec::new() };
         let shared = Arc::new(Shared {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             target,

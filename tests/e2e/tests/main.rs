@@ -11,15 +11,21 @@
 )]
 
 mod bad_input;
+mod classic_queues;
 mod confirms;
 mod consumers;
 mod dead_letters;
 mod durability;
 mod extensions;
+mod failover;
+mod formation;
 mod http;
+mod partitions;
 mod permissions;
 mod protocol;
 mod queues;
+mod quorum_cases;
+mod quorum_queues;
 mod routing;
 mod tls;
 mod tour;

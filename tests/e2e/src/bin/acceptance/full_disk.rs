@@ -72,7 +72,43 @@ fn channel(node: &Node) -> Client {
     client
 }
 
+/// How many messages each queue gets that is not drained.
+const FEW: u32 = 10;
+
+/// What [`change_topology`] will change.
+fn prepare(client: &mut Client) {
+    client.exchange(1, "x", "direct", DURABLE, &table! {}).expect("declares");
+    for queue in ["doomed", "purged"] {
+        client.queue(1, queue, DURABLE, &table! {}).expect("declares");
+        client.bind(1, queue, "x", queue, &table! {}).expect("binds");
+        for _ in 0..FEW {
+            client.put(1, queue, "few").expect("publishes");
+        }
+        let depth = client.depth(1, queue).expect("is there").messages;
+        assert_eq!(depth, FEW, "{queue}");
+    }
+}
+
+/// Whoever wants to make room must not wait for it. Each call has ten seconds.
+fn change_topology(node: &Node) -> Result<(), String> {
+    let mut client = channel(node);
+    client.patience = Duration::from_secs(10);
+    let failed = |what: &str, failure: Failure| format!("{what} on a full disk: {failure:?}");
+    let purged = client.purge(1, "purged").map_err(|failure| failed("purge", failure))?;
+    client
+        .unbind(1, "purged", "x", "purged", &table! {})
+        .map_err(|failure| failed("unbind", failure))?;
+    let deleted = client.delete_queue(1, "doomed").map_err(|failure| failed("delete", failure))?;
+    client.queue(1, "new", DURABLE, &table! {}).map_err(|failure| failed("declare", failure))?;
+    client.bind(1, "new", "x", "new", &table! {}).map_err(|failure| failed("bind", failure))?;
+    if (purged, deleted) != (FEW, FEW) {
+        return Err(format!("{purged} purged and {deleted} deleted of {FEW} each"));
+    }
+    Ok(())
+}
+
 fn fill_and_drain(node: &mut Node, mount: &Path) -> Result<String, String> {
+    prepare(&mut channel(node));
     let mut publisher = channel(node);
     publisher.queue(1, "q", DURABLE, &table! {}).expect("declares");
     publisher.confirm_select(1).expect("confirms");
@@ -109,6 +145,9 @@ fn fill_and_drain(node: &mut Node, mount: &Path) -> Result<String, String> {
     let mut file = File::create(&filler).expect("the filler can be made");
     while file.write_all(&[0; 4096]).is_ok() {}
     drop(file);
+    let begin = Instant::now();
+    change_topology(node)?;
+    let changed = begin.elapsed();
     // Consumers drain meanwhile.
     let begin = Instant::now();
     let mut consumer = channel(node);
@@ -141,8 +180,8 @@ fn fill_and_drain(node: &mut Node, mount: &Path) -> Result<String, String> {
         return Err(format!("the node exited: {status}"));
     }
     Ok(format!(
-        "blocked ({reason}) after {published} of 4 KiB, {confirmed} drained in {drained:?} with no \
-         byte free, {} nacked, publishing again",
+        "blocked ({reason}) after {published} of 4 KiB, a queue deleted and others changed in {changed:?} \
+         and {confirmed} drained in {drained:?} with no byte free, {} nacked, publishing again",
         confirms.nacked().len()
     ))
 }

@@ -3,10 +3,15 @@
 //! Each prints its figures and exits with 1 if a bound is broken. README.md lists them.
 
 mod backlog;
+mod chaos;
 mod flow;
 mod full_disk;
+mod gap;
 mod kills;
+mod many_queues;
+mod past_one;
 mod restarts;
+mod rolling;
 mod slow_consumer;
 
 use std::process::ExitCode;
@@ -38,9 +43,19 @@ fn main() -> ExitCode {
             ]
         }
         "A8" => vec![slow_consumer::measure(argument.unwrap_or(600)), full_disk::measure()],
+        "B2" => {
+            let seed = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1);
+            vec![chaos::measure(argument.unwrap_or(30), seed)]
+        }
+        "B3" => gap::measure(argument),
+        "B5" => many_queues::measure(argument.unwrap_or(10_000)),
+        "B6" => vec![past_one::measure(argument.unwrap_or(5))],
+        "B7" => vec![rolling::measure(argument.unwrap_or(3))],
         "restarts" => vec![restarts::measure(argument.unwrap_or(300))],
         _ => {
-            eprintln!("acceptance A4|A5|A6|A8|restarts [ARGUMENT]; see tests/e2e/README.md");
+            eprintln!(
+                "acceptance A4|A5|A6|A8|B2|B3|B5|B6|B7|restarts [ARGUMENT]; see tests/e2e/README.md"
+            );
             return ExitCode::from(64);
         }
     };

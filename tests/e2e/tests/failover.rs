@@ -1,0 +1,236 @@
+//! Nodes that die, come back and fall behind: quorum queues under numbered messages.
+
+use std::time::{Duration, Instant};
+
+use e2e::client::topology::DURABLE;
+use e2e::cluster::{Cluster, Setup, quorum};
+use e2e::numbered::Plan;
+use e2e::wait::{count, until, until_some};
+
+/// How long what is left over may take.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// A queue led by the node it is declared through.
+fn declare(cluster: &Cluster, node: usize, queue: &str) {
+    cluster.channel(node).queue(1, queue, DURABLE, &quorum()).unwrap();
+}
+
+#[test]
+fn leader_killed_under_load_with_both_clients_on_survivors() {
+    let mut cluster = Setup::new().start();
+    declare(&cluster, 0, "q");
+    let load = Plan::new("q", &[cluster.amqp(1)], &[cluster.amqp(2)]).start();
+    load.await_more(count(500, 5000));
+    cluster.kill(0);
+    load.await_more(count(500, 5000));
+    let report = load.finish(DRAIN);
+    report.judge();
+    assert_eq!(
+        report.sessions,
+        (1, 1),
+        "clients on survivors keep their connections: {:?}",
+        report.ends
+    );
+    assert_eq!((report.unknown, report.nacked), (0, 0), "{report}");
+    assert_eq!(report.again, 0, "a surviving consumer gets nothing twice: {report}");
+}
+
+#[test]
+fn each_node_in_turn_is_killed_and_comes_back() {
+    let mut cluster = Setup::new().start();
+    declare(&cluster, 0, "q");
+    let all = cluster.addresses();
+    let load = Plan::new("q", &all, &[all[1], all[2], all[0]]).start();
+    for round in 0..count(3, 30) {
+        let victim = round % 3;
+        load.await_more(200);
+        cluster.kill(victim);
+        load.await_more(200);
+        cluster.start(victim);
+    }
+    load.await_more(200);
+    load.finish(DRAIN).judge();
+}
+
+#[test]
+fn a_follower_that_was_away_catches_up() {
+    let mut cluster = Setup::new().start();
+    declare(&cluster, 0, "q");
+    let publish = |cluster: &Cluster, from: usize, to: usize| {
+        let mut client = cluster.channel(0);
+        client.confirm_select(1).unwrap();
+        for n in from..to {
+            client.put(1, "q", n.to_string()).unwrap();
+        }
+        assert_eq!(client.confirms(1, to - from).unwrap().acked().len(), to - from);
+    };
+    publish(&cluster, 0, 1000);
+    cluster.kill(2);
+    publish(&cluster, 1000, 3000);
+    cluster.start(2);
+    // With n1 gone what is confirmed now is confirmed by n0 and n2 alone, so n2 has all before it.
+    cluster.kill(1);
+    publish(&cluster, 3000, 3100);
+    cluster.kill(0);
+    cluster.start(1);
+    let mut client = cluster.channel(2);
+    for n in 0..3100 {
+        assert_eq!(client.get_soon(1, "q").text(), n.to_string());
+    }
+    assert!(client.get(1, "q", true).unwrap().is_none());
+}
+
+#[test]
+fn without_a_majority_publishes_are_nacked_and_all_goes_on_afterwards() {
+    let mut cluster = Setup::new().set("quorum_queue.publish_timeout", "3s").start();
+    declare(&cluster, 0, "q");
+    let mut consumer = cluster.channel(0);
+    consumer.consume(1, "q", "c").unwrap();
+    let mut publisher = cluster.channel(0);
+    publisher.confirm_select(1).unwrap();
+    publisher.put(1, "q", "before").unwrap();
+    assert_eq!(publisher.confirms(1, 1).unwrap().acked(), [1]);
+    assert_eq!(consumer.delivery(1).unwrap().text(), "before");
+    cluster.kill(1);
+    cluster.kill(2);
+    let begin = Instant::now();
+    let mut confirms = e2e::client::confirms::Confirms::default();
+    confirms.skip(1);
+    for _ in 0..10 {
+        publisher.put(1, "q", "refused").unwrap();
+    }
+    publisher.await_confirms(1, &mut confirms, 10).unwrap();
+    assert_eq!(confirms.nacked().len(), 10, "{confirms:?}");
+    let waited = begin.elapsed();
+    assert!(
+        waited >= Duration::from_millis(2500) && waited < Duration::from_secs(10),
+        "nacked after {waited:?}"
+    );
+    consumer.sync(1).unwrap();
+    assert_eq!(consumer.waiting(1), []);
+    cluster.run(1);
+    cluster.start(2);
+    publisher.put(1, "q", "after").unwrap();
+    publisher.await_confirms(1, &mut confirms, 11).unwrap();
+    assert_eq!(confirms.acked(), [12]);
+    // What was nacked may be there as well.
+    let after = until_some("the message after it all arrives", || {
+        let message = consumer.delivery(1).unwrap();
+        (message.text() == "after").then_some(message)
+    });
+    consumer.ack(1, after.tag, true).unwrap();
+    consumer.sync(1).unwrap();
+}
+
+#[test]
+fn a_load_outlives_the_loss_of_two_nodes() {
+    let mut cluster = Setup::new().set("quorum_queue.publish_timeout", "2s").start();
+    declare(&cluster, 1, "q");
+    let load = Plan::new("q", &[cluster.amqp(0)], &[cluster.amqp(0)]).start();
+    load.await_more(300);
+    cluster.kill(1);
+    cluster.kill(2);
+    std::thread::sleep(Duration::from_secs(3));
+    cluster.run(2);
+    cluster.start(1);
+    load.await_more(300);
+    let report = load.finish(DRAIN);
+    report.judge();
+    assert_eq!(report.sessions, (1, 1), "{:?}", report.ends);
+}
+
+#[test]
+fn rolling_restart_under_load() {
+    let mut cluster = Setup::new().start();
+    declare(&cluster, 0, "q");
+    let all = cluster.addresses();
+    let load = Plan::new("q", &all, &[all[2], all[0], all[1]]).start();
+    for node in 0..3 {
+        load.await_more(300);
+        assert!(cluster.node(node).stop().success());
+        load.await_more(300);
+        cluster.start(node);
+    }
+    load.await_more(300);
+    load.finish(DRAIN).judge();
+}
+
+#[test]
+fn what_a_killed_node_s_consumer_held_comes_back_at_once() {
+    let mut cluster = Setup::new().start();
+    declare(&cluster, 0, "q");
+    let mut publisher = cluster.channel(0);
+    publisher.confirm_select(1).unwrap();
+    for n in 0..20 {
+        publisher.put(1, "q", n.to_string()).unwrap();
+    }
+    assert_eq!(publisher.confirms(1, 20).unwrap().acked().len(), 20);
+    let mut holder = cluster.channel(1);
+    holder.qos(1, 10, false).unwrap();
+    holder.consume(1, "q", "holder").unwrap();
+    holder.deliveries(1, 10).unwrap();
+    let mut other = cluster.channel(2);
+    other.consume(1, "q", "other").unwrap();
+    let first = other.deliveries(1, 10).unwrap();
+    assert_eq!(first[0].text(), "10");
+    let begin = Instant::now();
+    cluster.kill(1);
+    for n in 0..10 {
+        let message = other.delivery(1).unwrap();
+        assert_eq!((message.text(), message.redelivered), (n.to_string(), true));
+    }
+    // The default of consumer_disconnected_timeout is a minute.
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn a_consumer_on_a_surviving_node_keeps_what_it_holds() {
+    let mut cluster = Setup::new().start();
+    declare(&cluster, 0, "q");
+    let mut publisher = cluster.channel(1);
+    publisher.confirm_select(1).unwrap();
+    for n in 0..20 {
+        publisher.put(1, "q", n.to_string()).unwrap();
+    }
+    assert_eq!(publisher.confirms(1, 20).unwrap().acked().len(), 20);
+    let mut consumer = cluster.channel(2);
+    consumer.qos(1, 10, false).unwrap();
+    consumer.consume(1, "q", "c").unwrap();
+    let held = consumer.deliveries(1, 10).unwrap();
+    cluster.kill(0);
+    let mut confirms = e2e::client::confirms::Confirms::default();
+    confirms.skip(20);
+    publisher.put(1, "q", "20").unwrap();
+    publisher.await_confirms(1, &mut confirms, 1).unwrap();
+    // The new leader knows whose they are: nothing is handed out again, and acks count.
+    let mut other = cluster.channel(1);
+    assert_eq!(other.depth(1, "q").unwrap().messages, 11);
+    consumer.sync(1).unwrap();
+    assert_eq!(consumer.waiting(1), []);
+    consumer.ack(1, held[9].tag, true).unwrap();
+    let rest = consumer.deliveries(1, 10).unwrap();
+    let texts: Vec<_> = rest.iter().map(e2e::content::Delivery::text).collect();
+    assert_eq!(texts, (10..20).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert!(rest.iter().all(|message| !message.redelivered));
+    drop(consumer);
+    until("what was not settled is ready again", || other.depth(1, "q").unwrap().messages == 11);
+}
+
+#[test]
+fn topology_can_be_changed_while_its_leader_dies() {
+    let mut cluster = Setup::new().start();
+    for victim in 0..3 {
+        cluster.kill(victim);
+        let survivor = (victim + 1) % 3;
+        let begin = Instant::now();
+        until("a survivor changes topology", || {
+            e2e::cluster::channel(cluster.amqp(survivor)).is_ok_and(|mut client| {
+                client.queue(1, format!("q{victim}"), DURABLE, &quorum()).is_ok()
+            })
+        });
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        cluster.await_served(survivor, &format!("q{victim}"));
+        cluster.start(victim);
+        cluster.await_served(victim, &format!("q{victim}"));
+    }
+}

@@ -1,0 +1,244 @@
+//! Quorum queues on three nodes, all of which live: every operation from every node.
+
+use std::time::Duration;
+
+use e2e::client::topology::{DURABLE, PASSIVE};
+use e2e::client::{Client, Failure};
+use e2e::cluster::{Cluster, Setup, quorum};
+use e2e::content::{Delivery, Properties};
+use e2e::table;
+use e2e::wait::{until, until_equal};
+
+fn clients(cluster: &Cluster) -> Vec<Client> {
+    (0..3).map(|node| cluster.channel(node)).collect()
+}
+
+fn texts(messages: &[Delivery]) -> Vec<String> {
+    messages.iter().map(Delivery::text).collect()
+}
+
+/// Publishes with confirms on a channel that was in confirm mode from its first publish on.
+fn fill(client: &mut Client, queue: &str, bodies: impl Iterator<Item = String>) {
+    client.open(9).unwrap();
+    client.confirm_select(9).unwrap();
+    let mut count = 0;
+    for body in bodies {
+        client.put(9, queue, body).unwrap();
+        count += 1;
+    }
+    assert_eq!(client.confirms(9, count).unwrap().acked().len(), count);
+    client.close_channel(9).unwrap();
+}
+
+#[test]
+fn every_operation_works_through_every_node() {
+    let cluster = Setup::new().start();
+    let mut clients = clients(&cluster);
+    for home in 0..3 {
+        for via in 0..3 {
+            let queue = format!("q-{home}-{via}");
+            clients[home].queue(1, &queue, DURABLE, &quorum()).unwrap();
+            let client = &mut clients[via];
+            // Publish, count, get, settle.
+            fill(client, &queue, (0..20).map(|n| n.to_string()));
+            assert_eq!(client.depth(1, &queue).unwrap().messages, 20);
+            let first = client.get(1, &queue, false).unwrap().unwrap();
+            assert_eq!((first.text().as_str(), first.redelivered), ("0", false));
+            assert_eq!(first.remaining, 19);
+            client.nack(1, first.tag, false, true).unwrap();
+            let again = client.get_soon_unsettled(1, &queue);
+            assert_eq!((again.text().as_str(), again.redelivered), ("0", true));
+            client.ack(1, again.tag, false).unwrap();
+            // Consume in order, settle, cancel.
+            client.qos(1, 5, false).unwrap();
+            client.consume(1, &queue, "c").unwrap();
+            for n in 1..10 {
+                let message = client.delivery(1).unwrap();
+                let seen = (message.text(), message.redelivered);
+                assert_eq!(seen, (n.to_string(), false), "{queue}");
+                client.ack(1, message.tag, false).unwrap();
+            }
+            assert_eq!(client.depth(1, &queue).unwrap().consumers, 1);
+            client.cancel(1, "c").unwrap();
+            client.recover(1, true).unwrap();
+            until_equal("the rest is back", &10, || client.depth(1, &queue).unwrap().messages);
+            // Purge and delete.
+            assert_eq!(client.purge(1, &queue).unwrap(), 10);
+            assert_eq!(client.depth(1, &queue).unwrap().messages, 0);
+            fill(client, &queue, std::iter::once("last".to_owned()));
+            assert_eq!(client.delete_queue(1, &queue).unwrap(), 1);
+            for other in &mut clients {
+                match other.queue(1, &queue, PASSIVE, &table! {}) {
+                    Err(Failure::Channel { code: 404, .. }) => other.open(1).unwrap(),
+                    other => panic!("a deleted queue is there: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn properties_and_large_bodies_cross_nodes_unchanged() {
+    let cluster = Setup::new().start();
+    let mut clients = clients(&cluster);
+    clients[0].queue(1, "q", DURABLE, &quorum()).unwrap();
+    let properties = Properties {
+        content_type: Some("text/plain".into()),
+        headers: Some(table! { "k" => "v", "n" => 7 }),
+        message_id: Some("id".into()),
+        correlation_id: Some("c".into()),
+        timestamp: Some(1234),
+        ..Properties::persistent()
+    };
+    let body: Vec<u8> =
+        (0..3_000_000_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
+    for (from, to) in [(0, 1), (1, 2), (2, 0), (1, 1)] {
+        clients[from].publish(1, "amq.fanout", "", &properties, "nowhere").unwrap();
+        clients[from].publish(1, "", "q", &properties, &body).unwrap();
+        clients[from].flush().unwrap();
+        let message = clients[to].get_soon(1, "q");
+        assert!(message.body == body, "{} bytes", message.body.len());
+        assert_eq!(message.properties, properties);
+    }
+}
+
+#[test]
+fn order_holds_for_one_channel_through_any_two_nodes() {
+    let cluster = Setup::new().start();
+    cluster.channel(0).queue(1, "q", DURABLE, &quorum()).unwrap();
+    for (from, to) in [(0, 1), (1, 0), (1, 2), (2, 2)] {
+        let mut consumer = cluster.channel(to);
+        consumer.qos(1, 100, false).unwrap();
+        consumer.consume(1, "q", "c").unwrap();
+        let mut publisher = cluster.channel(from);
+        publisher.confirm_select(1).unwrap();
+        for n in 0..2000 {
+            publisher.put(1, "q", n.to_string()).unwrap();
+        }
+        publisher.flush().unwrap();
+        for n in 0..2000 {
+            let message = consumer.delivery(1).unwrap();
+            assert_eq!((message.text(), message.redelivered), (n.to_string(), false));
+            consumer.ack(1, message.tag, false).unwrap();
+        }
+        consumer.sync(1).unwrap();
+        assert_eq!(publisher.confirms(1, 2000).unwrap().acked().len(), 2000);
+    }
+}
+
+#[test]
+fn consumers_on_three_nodes_share_a_queue() {
+    let cluster = Setup::new().start();
+    let mut clients = clients(&cluster);
+    clients[1].queue(1, "q", DURABLE, &quorum()).unwrap();
+    for client in &mut clients {
+        client.qos(1, 10, false).unwrap();
+        client.consume(1, "q", "c").unwrap();
+    }
+    let mut publisher = cluster.channel(0);
+    fill(&mut publisher, "q", (0..30).map(|n| n.to_string()));
+    let mut all = Vec::new();
+    for client in &mut clients {
+        all.extend(client.deliveries(1, 10).unwrap());
+    }
+    let mut numbers: Vec<usize> = texts(&all).iter().map(|text| text.parse().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..30).collect::<Vec<_>>());
+    // What one holds when its connection ends goes to the others.
+    let mut rest = clients.split_off(1);
+    drop(clients);
+    for client in &mut rest {
+        client.ack(1, 0, true).unwrap();
+    }
+    let mut moved: Vec<Delivery> = Vec::new();
+    until("the ten are with the other two", || {
+        for client in &mut rest {
+            client.drain();
+            while let Some(message) = client.take_delivery(1) {
+                moved.push(message);
+            }
+        }
+        moved.len() >= 10
+    });
+    assert_eq!(moved.len(), 10);
+    assert!(moved.iter().all(|message| message.redelivered));
+}
+
+#[test]
+fn a_consumer_is_told_on_any_node_when_its_queue_goes() {
+    let cluster = Setup::new().start();
+    let mut clients = clients(&cluster);
+    clients[0].queue(1, "q", DURABLE, &quorum()).unwrap();
+    for client in &mut clients {
+        client.consume(1, "q", "c").unwrap();
+    }
+    cluster.channel(1).delete_queue(1, "q").unwrap();
+    for client in &mut clients {
+        assert_eq!(client.await_cancel(1).unwrap(), "c");
+        client.sync(1).unwrap();
+    }
+}
+
+#[test]
+fn single_active_consumer_hands_over_between_nodes() {
+    let cluster = Setup::new().start();
+    let mut clients = clients(&cluster);
+    let arguments = table! { "x-queue-type" => "quorum", "x-single-active-consumer" => true };
+    clients[0].queue(1, "q", DURABLE, &arguments).unwrap();
+    for client in &mut clients {
+        client.consume(1, "q", "c").unwrap();
+    }
+    let mut publisher = cluster.channel(2);
+    fill(&mut publisher, "q", (0..5).map(|n| n.to_string()));
+    assert_eq!(texts(&clients[0].deliveries(1, 5).unwrap()), ["0", "1", "2", "3", "4"]);
+    drop(clients.remove(0));
+    let moved = clients[0].deliveries(1, 5).unwrap();
+    assert_eq!(texts(&moved), ["0", "1", "2", "3", "4"]);
+    clients[1].sync(1).unwrap();
+    assert_eq!(clients[1].waiting(1), []);
+}
+
+#[test]
+fn a_poisonous_message_is_dropped_or_dead_lettered_at_the_limit() {
+    let cluster = Setup::new().start();
+    let mut client = cluster.channel(1);
+    let arguments = table! {
+        "x-queue-type" => "quorum", "x-delivery-limit" => 3,
+        "x-dead-letter-exchange" => "", "x-dead-letter-routing-key" => "dead",
+    };
+    client.queue(1, "q", DURABLE, &arguments).unwrap();
+    cluster.channel(2).queue(1, "dead", DURABLE, &quorum()).unwrap();
+    fill(&mut client, "q", std::iter::once("poison".to_owned()));
+    for delivery in 0..=3 {
+        let message = client.get_soon_unsettled(1, "q");
+        let count = message.properties.header("x-delivery-count").cloned();
+        assert_eq!(count.is_some(), delivery > 0, "{delivery}: {message:?}");
+        client.nack(1, message.tag, false, true).unwrap();
+    }
+    let dead = cluster.channel(0).get_soon(1, "dead");
+    assert_eq!(dead.text(), "poison");
+    assert_eq!(client.depth(1, "q").unwrap().messages, 0);
+}
+
+#[test]
+fn confirms_of_one_channel_to_queues_led_by_three_nodes() {
+    let cluster = Setup::new().start();
+    for (node, queue) in ["a", "b", "c"].iter().enumerate() {
+        let mut client = cluster.channel(node);
+        client.queue(1, queue, DURABLE, &quorum()).unwrap();
+        client.bind(1, queue, "amq.fanout", "", &table! {}).unwrap();
+    }
+    let mut client = cluster.channel(0);
+    client.confirm_select(1).unwrap();
+    client.patience = Duration::from_secs(20);
+    for n in 0..300 {
+        let exchange = if n % 3 == 0 { "amq.fanout" } else { "" };
+        client.publish(1, exchange, "b", &Properties::persistent(), n.to_string()).unwrap();
+    }
+    let confirms = client.confirms(1, 300).unwrap();
+    assert_eq!(confirms.acked().len(), 300);
+    assert_eq!((confirms.doubled.len(), confirms.covered.len()), (0, 0));
+    for (queue, count) in [("a", 100), ("b", 300), ("c", 100)] {
+        assert_eq!(client.depth(1, queue).unwrap().messages, count, "{queue}");
+    }
+}
