@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps compiler check fix test cases acceptance run build bench fuzz doc image clean
+.PHONY: help deps compiler check fix test cases acceptance chaos run cluster build bench fuzz doc image clean
 
 cargo := xtask/cargo.sh
 package := $(if $(CRATE),-p $(CRATE),--workspace)
@@ -40,9 +40,16 @@ cases: deps build ## the black-box cases at full counts against the release buil
 acceptance: build ## one acceptance line with its figure: make acceptance LINE=A5
 	LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) run --release --locked -p e2e --bin acceptance -- $(LINE) $(ARGS)
 
+chaos: build ## three nodes killed, stopped and cut off under load: make chaos MINUTES=30 SEED=1
+	LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) run --release --locked -p e2e --bin acceptance -- B2 $(or $(MINUTES),30) $(or $(SEED),1)
+
 run: compiler ## one node, data in ./data: make run ARGS='--set listeners.amqp=127.0.0.1:5673'
 	$(cargo) build --release --locked -p broker --bin leveret
 	exec $$($(cargo) target)/release/leveret --set data_dir=data $(ARGS)
+
+cluster: compiler ## three nodes in the foreground, data in ./data/{a,b,c}
+	$(cargo) build --release --locked -p broker --bin leveret
+	exec xtask/cluster.sh $$($(cargo) target)/release/leveret $(ARGS)
 
 build: compiler ## release binaries leveret, leveretctl, leveret-perf in the target folder
 	$(cargo) build --release --locked --bin leveret --bin leveretctl --bin leveret-perf

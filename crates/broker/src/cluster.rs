@@ -57,6 +57,10 @@ pub(crate) const GROUP: GroupId = GroupId(2);
 const TAKEN: &[u8] = b"taken";
 /// How long another node may take to lead the metadata group in the place of this one.
 const HAND_OVER_WAIT: Duration = Duration::from_secs(1);
+/// How long after the loss of a leader the first one stands for election.
+const NOTICE: Duration = Duration::from_millis(20);
+/// How long the next one waits for it.
+const STAGGER: Duration = Duration::from_millis(200);
 /// How long a leader may take to take a proposal.
 const PROPOSAL_WAIT: Duration = Duration::from_secs(2);
 
@@ -355,9 +359,40 @@ impl Cluster {
             Loss::Gone | Loss::Silent => Arc::clone(&self).wait_for(node),
         }
         if let Some(group) = &self.group {
+            let led = group.proposer.leader() == Some(node);
             group.proposer.on_down(peer.id);
             group.changed.notify_one();
+            if led {
+                Arc::clone(&self).stand_soon();
+            }
         }
+    }
+
+    /// The node that led the metadata group is lost: those that are left stand for election, one
+    /// after the other, without waiting for its heartbeats to stay away.
+    fn stand_soon(self: Arc<Self>) {
+        let Some(group) = &self.group else { return };
+        let (voters, _) = group.proposer.members();
+        if !voters.contains(&self.me.node) {
+            return;
+        }
+        let up = self.up.lock();
+        let before = voters.iter().filter(|voter| **voter < self.me.node && up.contains_key(voter));
+        let rank = u32::try_from(before.count()).unwrap_or(u32::MAX);
+        drop(up);
+        let cluster = Arc::downgrade(&self);
+        tokio::spawn(async move {
+            // The others have to notice first.
+            tokio::time::sleep(NOTICE + STAGGER.saturating_mul(rank)).await;
+            let Some(cluster) = cluster.upgrade() else { return };
+            let Some(group) = &cluster.group else { return };
+            if group.proposer.has_leader() {
+                return;
+            }
+            if let Err(error) = cluster.host.elect(GROUP).await {
+                tracing::warn!(%error, "cannot stand for election to the metadata group");
+            }
+        });
     }
 
     /// Gives a node up if it does not come back in time.

@@ -9,7 +9,10 @@ use crate::config::{Log, LogFormat};
 /// Sends everything that the process logs to standard error, as configured, panics included. Call it once,
 /// early.
 pub fn start(log: &Log) {
-    let filter = EnvFilter::try_new(&log.level).expect("log.level was checked");
+    // What openraft has to say is for those who ask for it by name.
+    let quiet = if log.level.contains("openraft") { "" } else { ",openraft=warn" };
+    let filter =
+        EnvFilter::try_new(format!("{}{quiet}", log.level)).expect("log.level was checked");
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

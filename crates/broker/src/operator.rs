@@ -18,7 +18,7 @@ use management::view::connection::{ChannelInfo, ConnectionInfo};
 use management::view::consumer::ConsumerInfo;
 use management::view::counters::{ExchangeCounters, GlobalCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
-use management::view::node::NodeStats;
+use management::view::node::{NodeStats, OtherNode};
 use management::view::queue::QueueStats;
 use management::view::topology::{
     BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
@@ -271,6 +271,10 @@ impl ManagedNode for Operator {
 
     fn stats(&self) -> NodeStats {
         views::node_stats(&self.node)
+    }
+
+    fn other_nodes(&self) -> Vec<OtherNode> {
+        views::other_nodes(&self.node)
     }
 }
 

@@ -58,6 +58,8 @@ use crate::vital;
 /// Bodies that are nowhere but in memory (transient messages that wait) may take this part of the
 /// memory limit; more of them are spilled to the journal.
 const TRANSIENT_SHARE: u64 = 8;
+/// How long the journal is waited for at a stop, when everybody else who had it has been told to end.
+const LAST_WAIT: Duration = Duration::from_secs(2);
 /// Where the marks of a clean stop are kept in the store: which messages were handed out.
 const HANDED_OUT: &[u8] = b"~handed-out";
 
@@ -98,7 +100,6 @@ impl Listener for Ear {
 
     fn vital(&self, lsn: Lsn) {
         self.vital.send_replace(lsn);
-        self.watermark.advance_vital(lsn);
     }
 
     fn full(&self, full: bool) {
@@ -605,6 +606,13 @@ impl Started {
         }
         let journal = Arc::clone(&node.journal);
         drop(node);
+        // What the Raft groups had running ends on its own, a moment after them.
+        let last = async {
+            while Arc::strong_count(&journal) > 1 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        drop(tokio::time::timeout(LAST_WAIT, last).await);
         match Arc::into_inner(journal).map(Journal::close) {
             Some(Ok(())) => tracing::info!("stopped"),
             Some(Err(error)) => {

@@ -2,6 +2,7 @@
 //! together.
 
 mod bench;
+mod replicated_topology;
 
 use std::time::Duration;
 

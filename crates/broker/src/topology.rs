@@ -177,9 +177,12 @@ impl Topology {
         inner.state.clone()
     }
 
-    /// Whether changes can be made now, as far as this node knows.
-    pub(crate) fn is_available(&self) -> bool {
-        self.place.proposer.as_ref().is_none_or(|proposer| proposer.is_available())
+    /// Waits until changes can be made, as far as this node knows; `false`: that is not soon.
+    pub(crate) async fn ready(&self) -> bool {
+        match &self.place.proposer {
+            Some(proposer) => proposer.ready().await,
+            None => true,
+        }
     }
 
     /// Makes a change. When it returns, the change is in force and, if it is about something

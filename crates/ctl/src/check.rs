@@ -25,6 +25,7 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             writeln!(session.out, "{version}")?;
         }
         Command::Status => status(session)?,
+        Command::ClusterStatus => cluster_status(session)?,
         Command::Alarms => alarms(session)?,
         Command::CheckAlarms => {
             health(session, "alarms", "no alarms are in effect in the cluster")?;
@@ -91,6 +92,17 @@ fn alarms(session: &mut Session<'_>) -> Result<(), Failed> {
         return session.say("no alarms are in effect");
     }
     let columns = ["node", "resource"].map(str::to_owned).to_vec();
+    session.print(&crate::list::rows(&items, columns, &[])?)
+}
+
+fn cluster_status(session: &mut Session<'_>) -> Result<(), Failed> {
+    let nodes = session.client.get("nodes")?;
+    let row = |node: &Value| {
+        let error = node["link_error"].as_str().unwrap_or_default();
+        json!({"name": node["name"], "running": node["running"], "error": error})
+    };
+    let items: Vec<Value> = nodes.as_array().into_iter().flatten().map(row).collect();
+    let columns = ["name", "running", "error"].map(str::to_owned).to_vec();
     session.print(&crate::list::rows(&items, columns, &[])?)
 }
 

@@ -66,6 +66,8 @@ pub enum Command {
     ServerVersion,
     /// Prints what the node is and does.
     Status,
+    /// Lists the nodes of the cluster and whether they run.
+    ClusterStatus,
     /// Lists alarms that are on.
     Alarms,
     /// Fails if any alarm is on.

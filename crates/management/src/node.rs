@@ -21,7 +21,7 @@ use crate::view::connection::{ChannelInfo, ConnectionInfo};
 use crate::view::consumer::ConsumerInfo;
 use crate::view::counters::{ExchangeCounters, GlobalCounters};
 use crate::view::message::{GetRequest, GotMessage, PublishOutcome, PublishRequest};
-use crate::view::node::NodeStats;
+use crate::view::node::{NodeStats, OtherNode};
 use crate::view::queue::QueueStats;
 use crate::view::topology::{
     BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
@@ -162,4 +162,9 @@ pub trait Node: Send + Sync + 'static {
 
     /// The node itself.
     fn stats(&self) -> NodeStats;
+
+    /// The other nodes of the cluster, by name.
+    fn other_nodes(&self) -> Vec<OtherNode> {
+        Vec::new()
+    }
 }

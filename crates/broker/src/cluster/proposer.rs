@@ -28,8 +28,10 @@ use crate::replicated::numbered::{Courier, Sender};
 
 /// Commands in one proposal.
 const BATCH: usize = 256;
-/// How long a command waits for a leader, and how often those that wait look whether there is one.
+/// How long a command waits for a majority, and how often those that wait look whether it is there.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a command waits for a majority to elect a leader.
+const ELECTION: Duration = Duration::from_secs(5);
 /// After so many looks a command is given up although there seems to be a leader.
 const LOOKS: u32 = 10;
 /// After a leader has not taken a proposal.
@@ -86,8 +88,10 @@ struct State {
     learners: Vec<NodeId>,
     /// Connected nodes, with what they have applied as far as they have said so.
     up: BTreeMap<NodeId, u64>,
-    /// Since when no leader with a majority can be reached.
+    /// Since when no majority can be reached.
     lost_since: Option<Instant>,
+    /// Since when there is no leader.
+    leaderless_since: Option<Instant>,
     settling: VecDeque<Settling>,
     /// When the oldest one on its way was sent.
     sent_at: Instant,
@@ -102,15 +106,21 @@ impl State {
         let reached = self.voters.iter().filter(|voter| self.is_up(me, **voter)).count();
         let majority = reached > self.voters.len() / 2;
         let leader = self.leader.is_some_and(|(_, leader)| self.is_up(me, leader));
-        if majority && leader {
-            self.lost_since = None;
-        } else {
-            self.lost_since.get_or_insert_with(Instant::now);
-        }
+        since(&mut self.lost_since, !majority);
+        since(&mut self.leaderless_since, !leader);
     }
 
+    fn can_decide(&self) -> bool {
+        self.lost_since.is_none() && self.leaderless_since.is_none()
+    }
+
+    /// Whether a command shall not wait any more: for a majority it may be for long, and for a
+    /// leader that a majority has to elect it is only a moment.
     fn is_hopeless(&self) -> bool {
-        self.lost_since.is_some_and(|since| since.elapsed() >= PATIENCE)
+        let over = |since: Option<Instant>, patience| {
+            since.is_some_and(|since: Instant| since.elapsed() >= patience)
+        };
+        over(self.lost_since, PATIENCE) || over(self.leaderless_since, ELECTION)
     }
 
     /// Tells the outcomes that every node which is connected has applied, or that waited enough.
@@ -126,6 +136,14 @@ impl State {
             // Who does not listen any more has gone.
             drop(answer.send(outcome));
         }
+    }
+}
+
+fn since(since: &mut Option<Instant>, lasts: bool) {
+    if lasts {
+        since.get_or_insert_with(Instant::now);
+    } else {
+        *since = None;
     }
 }
 
@@ -149,6 +167,7 @@ impl Proposer {
             learners: Vec::new(),
             up: BTreeMap::new(),
             lost_since: Some(now),
+            leaderless_since: Some(now),
             settling: VecDeque::new(),
             sent_at: now,
         };
@@ -186,7 +205,7 @@ impl Proposer {
             match tokio::time::timeout(PATIENCE, &mut answered).await {
                 Ok(Ok(answer)) => return answer,
                 Ok(Err(_)) => return Err(unknown()),
-                Err(_) if self.state.lock().lost_since.is_some() => break,
+                Err(_) if self.state.lock().is_hopeless() => break,
                 Err(_) => {}
             }
         }
@@ -233,9 +252,30 @@ impl Proposer {
         self.state.lock().leader.map(|(_, leader)| leader)
     }
 
+    /// Waits until changes can be made; `false`: nothing says that this will be soon.
+    pub(crate) async fn ready(&self) -> bool {
+        loop {
+            {
+                let state = self.state.lock();
+                if state.can_decide() {
+                    return true;
+                }
+                if state.is_hopeless() {
+                    return false;
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether somebody who can be reached leads it.
+    pub(crate) fn has_leader(&self) -> bool {
+        self.state.lock().leaderless_since.is_none()
+    }
+
     /// Whether changes can be made, as far as this node knows.
     pub(crate) fn is_available(&self) -> bool {
-        self.state.lock().lost_since.is_none()
+        self.state.lock().can_decide()
     }
 
     /// Who votes, and who follows without a vote.

@@ -203,7 +203,8 @@ impl Gateway {
             .check_delete_queue(&place.vhost, queue, Some(id), Some(&place.access))
             .map_err(error)?;
         let Some(queue) = existing else { return Ok(Reply::Count(0)) };
-        if !self.node.topology.is_available() {
+        // Its messages must not go if the queue cannot.
+        if !self.node.topology.ready().await {
             return Err(error(no_majority()));
         }
         let id = queue.id;

@@ -1,6 +1,6 @@
 //! What the HTTP API and the metrics show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use management::view::counters::{
     AuthCounters, ChurnCounters, DeadLetterCounters, ExchangeCounters, GlobalCounters,
     MessageCounters, MessageSizes,
 };
-use management::view::node::{JournalStats, Listener, NodeStats};
+use management::view::node::{JournalStats, Listener, NodeStats, OtherNode};
 use management::view::queue::{QueueState, QueueStats};
 
 use crate::connections::Record;
@@ -321,4 +321,24 @@ pub(super) fn node_stats(node: &Node) -> NodeStats {
             read_bytes: 0,
         },
     }
+}
+
+/// The other nodes: those that the cluster knows, and those that are configured and have not joined.
+pub(super) fn other_nodes(node: &Node) -> Vec<OtherNode> {
+    let links = node.cluster.road.links().map(|links| links.peers()).unwrap_or_default();
+    let state = node.router.state();
+    let own = node.config.node.name.as_str();
+    let known = state.nodes().filter(|known| !known.lost).map(|known| known.name.to_string());
+    let mut names: BTreeSet<String> = known.collect();
+    names.extend(links.iter().map(|peer| peer.name.to_string()));
+    names.remove(own);
+    let other = |name: String| {
+        let link = links.iter().find(|peer| *peer.name == *name);
+        OtherNode {
+            running: link.is_some_and(|link| link.up.is_some()),
+            error: link.and_then(|link| link.error.clone()),
+            name: format!("leveret@{name}"),
+        }
+    };
+    names.into_iter().map(other).collect()
 }

@@ -22,6 +22,16 @@ fn check(line: &[&str], answers: &[Answer]) -> (Exit, String, String, Vec<String
 }
 
 #[test]
+fn the_nodes_of_the_cluster_are_listed() {
+    let nodes = r#"[{"name":"leveret@a","running":true},
+                    {"name":"leveret@b","running":false,"link_error":"refused"}]"#;
+    let (exit, out, _, asked) = check(&["cluster_status"], &[(200, nodes)]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(out, "name\trunning\terror\nleveret@a\ttrue\t\nleveret@b\tfalse\trefused\n");
+    assert_eq!(asked.len(), 1);
+}
+
+#[test]
 fn queues_are_listed() {
     let answers = [(200, r#"[{"name":"q","messages":3,"consumers":1}]"#)];
     let (exit, out, _, asked) = check(&["list_queues"], &answers);

@@ -29,8 +29,7 @@ pub(super) async fn open<N: Node>(node: &N, resource: &Resource) -> Outcome<Answ
         }),
         ["ready-to-serve-clients"] => Ok(ready(node, &stats).await),
         ["below-node-connection-limit"] => Ok(below_limit(node, &stats).await),
-        // A node on its own is the whole cluster.
-        ["reached-target-cluster-size"] => Ok(ok(json!({"online": 1, "target": 1}))),
+        ["reached-target-cluster-size"] => Ok(cluster_size(node)),
         _ => Err(Failure::not_found()),
     }
 }
@@ -45,7 +44,7 @@ pub(super) fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outcome<Ans
         ["protocol-listener", protocols] => protocol_listener(&stats, protocols),
         ["certificate-expiration", within, unit] => certificates(&stats, within, unit)?,
         ["virtual-hosts"] => ok(json!({})),
-        ["node-is-quorum-critical"] => ok(json!({"reason": "single node cluster"})),
+        ["node-is-quorum-critical"] => quorum_critical(call.node),
         ["quorum-queues-without-elected-leaders", "all-vhosts", ..] => ok(json!({})),
         ["quorum-queues-without-elected-leaders", "vhost", vhost, ..] => {
             call.exists(vhost)?;
@@ -60,6 +59,37 @@ pub(super) fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outcome<Ans
         }
         _ => return Err(Failure::not_found()),
     })
+}
+
+/// How many nodes run, this one included, and how many there are.
+fn running<N: Node>(node: &N) -> (usize, usize) {
+    let others = node.other_nodes();
+    (1 + others.iter().filter(|other| other.running).count(), 1 + others.len())
+}
+
+fn cluster_size<N: Node>(node: &N) -> Answer {
+    let (online, target) = running(node);
+    let counts = json!({"online": online, "target": target});
+    if online < target {
+        failed("not all nodes of the cluster are online", counts)
+    } else {
+        ok(counts)
+    }
+}
+
+/// Whether the others could go on without this node.
+fn quorum_critical<N: Node>(node: &N) -> Answer {
+    let (online, nodes) = running(node);
+    if nodes == 1 {
+        return ok(json!({"reason": "single node cluster"}));
+    }
+    if online - 1 > nodes / 2 {
+        return ok(json!({}));
+    }
+    failed(
+        "without this node there is no majority for changes of the topology",
+        json!({"queues": []}),
+    )
 }
 
 /// `GET /aliveness-test/VHOST`: as in RabbitMQ 4, only whether the virtual host is there.

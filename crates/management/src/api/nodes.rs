@@ -13,17 +13,23 @@ use crate::http::list;
 use crate::node::Node;
 use crate::sampler::{Rates, details};
 use crate::version;
-use crate::view::node::{Listener, NodeStats};
+use crate::view::node::{Listener, NodeStats, OtherNode};
 
 /// `GET /nodes`.
 pub(super) fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     call.monitor()?;
-    list::respond(vec![show(&call.node.stats(), &call.rates)], &call.query)
+    let mut nodes = vec![show(&call.node.stats(), &call.rates)];
+    nodes.extend(call.node.other_nodes().iter().map(show_other));
+    nodes.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+    list::respond(nodes, &call.query)
 }
 
 /// `GET /nodes/NODE`.
 pub(super) fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.monitor()?;
+    if let Some(other) = call.node.other_nodes().iter().find(|other| other.name == name) {
+        return Ok(list::one(show_other(other), &call.query));
+    }
     Ok(list::one(show(&named(call, name)?, &call.rates), &call.query))
 }
 
@@ -198,6 +204,19 @@ const NUMBERS: [Number; 9] = [
     ("io_read_bytes", |node| node.journal.read_bytes),
     ("io_sync_count", |node| node.journal.syncs),
 ];
+
+/// Another node: what only it knows itself is 0.
+fn show_other(other: &OtherNode) -> Value {
+    let stats =
+        NodeStats { name: other.name.clone(), started_at_ms: now_ms(), ..NodeStats::default() };
+    let mut item = show(&stats, &Rates::default());
+    item["running"] = json!(other.running);
+    item["os_pid"] = json!("");
+    if let Some(error) = &other.error {
+        item["link_error"] = json!(error);
+    }
+    item
+}
 
 fn show(stats: &NodeStats, rates: &Rates) -> Value {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

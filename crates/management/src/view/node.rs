@@ -54,6 +54,17 @@ pub struct NodeStats {
     pub journal: JournalStats,
 }
 
+/// Another node of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherNode {
+    /// Such as `leveret@host`.
+    pub name: String,
+    /// Whether it is connected.
+    pub running: bool,
+    /// Why it is not connected, as far as it is known.
+    pub error: Option<String>,
+}
+
 /// An open listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
