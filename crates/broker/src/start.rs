@@ -100,6 +100,7 @@ impl Listener for Ear {
 
     fn vital(&self, lsn: Lsn) {
         self.vital.send_replace(lsn);
+        self.watermark.advance_vital(lsn);
     }
 
     fn full(&self, full: bool) {
