@@ -302,16 +302,16 @@ impl Client {
                         owed.origin = origin;
                     }
                     owed.bytes += bytes;
-                    if !refused.contains(&number) {
-                        match done {
-                            Done::Nothing => {}
-                            Done::Confirm { channel, number } => {
-                                owed.confirms.push((channel, number));
-                            }
-                            Done::Group(group) => owed.groups.push(group),
-                        }
-                    } else {
+                    if refused.contains(&number) {
                         refuse(owed.origin.as_deref(), done);
+                        continue;
+                    }
+                    match done {
+                        Done::Nothing => {}
+                        Done::Confirm { channel, number } => {
+                            owed.confirms.push((channel, number));
+                        }
+                        Done::Group(group) => owed.groups.push(group),
                     }
                 }
                 asker => {

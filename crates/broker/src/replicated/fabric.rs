@@ -39,31 +39,3 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     /// Ends this node's member for good; what the journal has of it is dropped.
     fn delete(&self, queue: QueueId);
 }
-
-/// A node without any groups.
-#[derive(Debug)]
-pub(crate) struct Nowhere;
-
-impl Fabric for Nowhere {
-    fn me(&self) -> Sender {
-        Sender { node: NodeId(1), boot: 1 }
-    }
-
-    fn start_of(&self, _: NodeId) -> Option<Sender> {
-        None
-    }
-
-    fn orders(&self, _: NodeId, _: QueueId, _: Bytes) {}
-
-    fn notice(&self, _: NodeId, _: &Notice) {}
-
-    fn propose(&self, _: QueueId, _: Bytes) -> bool {
-        false
-    }
-
-    fn announce(&self, _: QueueId, _: Leader) {}
-
-    fn start(&self, _: QueueId, _: Arc<dyn Member>, _: Option<Vec<NodeId>>) {}
-
-    fn delete(&self, _: QueueId) {}
-}

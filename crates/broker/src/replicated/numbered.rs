@@ -10,6 +10,7 @@
 //! A sender is one start of one node. The ledger is part of the replicated state: one number for
 //! each sender, not one for each command or connection.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
 use model::id::NodeId;
@@ -44,13 +45,13 @@ impl Ledger {
     pub(crate) fn take(&mut self, sender: Sender, number: u64) -> Verdict {
         let last = self.last.entry(sender).or_default();
         let expected = *last + 1;
-        if number == expected {
-            *last = number;
-            Verdict::New
-        } else if number < expected {
-            Verdict::Repeat
-        } else {
-            Verdict::Gap { expected }
+        match number.cmp(&expected) {
+            Ordering::Equal => {
+                *last = number;
+                Verdict::New
+            }
+            Ordering::Less => Verdict::Repeat,
+            Ordering::Greater => Verdict::Gap { expected },
         }
     }
 

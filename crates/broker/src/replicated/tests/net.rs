@@ -238,7 +238,7 @@ impl Net {
         for node in 1..=count {
             let directory = tempfile::tempdir().expect("a directory can be made");
             let me = Sender { node: NodeId(node), boot: 1 };
-            net.nodes.push(Node::start(me, directory.path().into(), &net.wires).await);
+            net.nodes.push(Node::start(me, directory.path().into(), &net.wires));
             net.directories.push(directory);
         }
         for node in &net.nodes {
@@ -299,7 +299,8 @@ impl Net {
         let gone = self.nodes.iter().find(|one| one.me.node == node).expect("it is one of them");
         gone.dead.store(true, Ordering::Relaxed);
         gone.shard.abort();
-        for id in self.queues.lock().iter() {
+        let queues = self.queues.lock().clone();
+        for id in &queues {
             gone.host.stop((*id).into()).await;
         }
         for other in self.nodes.iter().filter(|other| !other.dead.load(Ordering::Relaxed)) {
@@ -326,7 +327,7 @@ impl Net {
             }
         };
         tokio::time::timeout(PATIENCE, closed).await.expect("nobody else has the journal");
-        let node = Node::start(me, self.directories[index].path().into(), &self.wires).await;
+        let node = Node::start(me, self.directories[index].path().into(), &self.wires);
         let members: Vec<NodeId> = (1..=3).map(NodeId).collect();
         for queue in self.queues.lock().iter() {
             node.open(*queue, members.clone());
@@ -337,14 +338,15 @@ impl Net {
             other.reannounce(&self.queues.lock(), &self.wires);
         }
         self.nodes.insert(index, node);
-        for queue in self.queues.lock().clone() {
+        let queues = self.queues.lock().clone();
+        for queue in queues {
             self.leader(queue).await;
         }
     }
 }
 
 impl Node {
-    async fn start(me: Sender, directory: PathBuf, wires: &Arc<Wires>) -> Self {
+    fn start(me: Sender, directory: PathBuf, wires: &Arc<Wires>) -> Self {
         let shards = Arc::new(Shards::new(1));
         let watermark = Arc::new(Watermark::default());
         let ear = Ear { watermark: Arc::clone(&watermark), shards: Arc::clone(&shards) };
