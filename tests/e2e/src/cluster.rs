@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -23,6 +23,9 @@ use crate::wait::{PATIENCE, until_some, until_some_for};
 
 /// What all nodes know, unless a test says otherwise.
 pub const SECRET: &str = "known-to-all-nodes-of-this-test";
+/// What a node says of its own address when nobody may reach it past the proxies: connecting there
+/// fails at once, and not as it does where nobody listens.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::BROADCAST), 1);
 /// How long a single attempt may take while somebody polls.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
@@ -88,12 +91,16 @@ impl Setup {
         for (index, own) in ports.iter().enumerate() {
             let mut peers = Vec::new();
             for (other, port) in ports.iter().enumerate() {
-                let mut dialled = *port;
-                if self.proxied && other != index {
-                    dialled = free_port();
-                    proxies.insert((index, other), Proxy::start(dialled, local(*port)));
-                }
-                peers.push(format!("\"{}@{}\"", name(other), local(dialled)));
+                let dialled = match (self.proxied, other == index) {
+                    (false, _) => local(*port),
+                    (true, true) => NOWHERE,
+                    (true, false) => {
+                        let proxy = free_port();
+                        proxies.insert((index, other), Proxy::start(proxy, local(*port)));
+                        local(proxy)
+                    }
+                };
+                peers.push(format!("\"{}@{dialled}\"", name(other)));
             }
             let mut setup = node::Setup::new()
                 .set("node.name", name(index))

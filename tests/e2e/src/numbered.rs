@@ -287,7 +287,7 @@ impl Report {
 
     /// The longest time between two confirms that ended after `since`.
     pub fn longest_gap_in(&self, since: Instant, until: Instant) -> Duration {
-        let within = self.gaps.iter().filter(|(end, gap)| *end >= since && *end - *gap <= until);
+        let within = self.gaps.iter().filter(|(end, gap)| *end >= since && *end <= until + *gap);
         within.map(|(_, gap)| *gap).max().unwrap_or_default()
     }
 
@@ -343,13 +343,11 @@ fn connect(
 ) -> Option<Client> {
     while !over.load(Ordering::Relaxed) {
         let address = nodes.get(*turn % nodes.len()).copied().expect("there is a node");
-        match channel_within(address, patience) {
-            Ok(client) => return Some(client),
-            Err(_) => {
-                *turn += 1;
-                thread::sleep(PAUSE);
-            }
+        if let Ok(client) = channel_within(address, patience) {
+            return Some(client);
         }
+        *turn += 1;
+        thread::sleep(PAUSE);
     }
     None
 }

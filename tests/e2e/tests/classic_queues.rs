@@ -92,6 +92,7 @@ fn with_the_home_node_down_declare_and_consume_say_so() {
     cluster.kill(0);
     // Its consumer is told that it is none any more.
     assert_eq!(consumer.await_cancel(1).unwrap(), "c");
+    cluster.await_formed();
     for node in [1, 2] {
         let mut client = cluster.channel(node);
         assert_channel_error(client.queue(1, "q", DURABLE, &table! {}), 404, DOWN);

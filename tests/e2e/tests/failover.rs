@@ -234,3 +234,16 @@ fn topology_can_be_changed_while_its_leader_dies() {
         cluster.await_served(victim, &format!("q{victim}"));
     }
 }
+
+#[test]
+fn a_queue_outlives_its_first_leader_from_the_moment_it_is_declared() {
+    let mut cluster = Setup::new().start();
+    for round in 0..3 {
+        let queue = format!("q{round}");
+        declare(&cluster, round, &queue);
+        cluster.kill(round);
+        let took = cluster.await_served((round + 1) % 3, &queue);
+        assert!(took < Duration::from_secs(5), "served after {took:?}");
+        cluster.start(round);
+    }
+}

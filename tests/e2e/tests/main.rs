@@ -20,6 +20,7 @@ mod extensions;
 mod failover;
 mod formation;
 mod http;
+mod operators;
 mod partitions;
 mod permissions;
 mod protocol;

@@ -9,7 +9,7 @@ use e2e::numbered::Plan;
 use e2e::table;
 use e2e::wait::until;
 
-const DRAIN: Duration = Duration::from_secs(60);
+const DRAIN: Duration = Duration::from_mins(1);
 
 fn declare(cluster: &Cluster, node: usize, queue: &str) {
     cluster.channel(node).queue(1, queue, DURABLE, &quorum()).unwrap();
@@ -60,17 +60,22 @@ fn the_minority_s_leader_does_not_confirm() {
     declare(&cluster, 0, "q");
     let mut publisher = cluster.channel(0);
     publisher.confirm_select(1).unwrap();
+    publisher.put(1, "q", "before").unwrap();
+    let mut confirms = publisher.confirms(1, 1).unwrap();
+    assert_eq!(confirms.acked(), [1]);
     cluster.isolate(0);
     publisher.put(1, "q", "alone").unwrap();
-    let confirms = publisher.confirms(1, 1).unwrap();
-    assert_eq!(confirms.nacked(), [1], "a leader without its followers has confirmed");
+    publisher.await_confirms(1, &mut confirms, 2).unwrap();
+    assert_eq!(confirms.nacked(), [2], "a leader without its followers has confirmed");
     let mut other = cluster.channel(1);
     other.confirm_select(1).unwrap();
     other.put(1, "q", "majority").unwrap();
     assert_eq!(other.confirms(1, 1).unwrap().acked(), [1]);
     cluster.rejoin(0);
     cluster.await_formed();
-    assert_eq!(cluster.channel(0).get_soon(1, "q").text(), "majority");
+    let mut client = cluster.channel(0);
+    assert_eq!(client.get_soon(1, "q").text(), "before");
+    assert_eq!(client.get_soon(1, "q").text(), "majority");
 }
 
 #[test]
@@ -171,9 +176,12 @@ fn a_minority_refuses_topology_changes_and_takes_them_again() {
     client.queue(1, "q", DURABLE, &quorum()).unwrap();
     cluster.isolate(2);
     // It has to notice first.
+    let mut attempt = 0;
     until("changes are refused", || {
+        attempt += 1;
+        let new = format!("new-{attempt}");
         e2e::cluster::channel(cluster.amqp(2))
-            .is_ok_and(|mut client| client.queue(1, "new", DURABLE, &table! {}).is_err())
+            .is_ok_and(|mut client| client.queue(1, new, DURABLE, &table! {}).is_err())
     });
     let begin = Instant::now();
     assert!(cluster.channel(2).queue(1, "new2", DURABLE, &table! {}).is_err());

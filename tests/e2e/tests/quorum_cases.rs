@@ -126,12 +126,17 @@ fn case_036_expires_counts_from_the_last_use() {
     }
     client.consume(1, "consumed", "c").unwrap();
     let api = cluster.api(2);
-    let exists = |queue: &str| api.get(&format!("queues/%2F/{queue}")).status == 200;
+    let exists = |queue: &str| {
+        let answer = api.get(&format!("queues/%2F/{queue}"));
+        assert!([200, 404].contains(&answer.status), "{} {}", answer.status, answer.text());
+        answer.status == 200
+    };
     until("the idle one is gone", || {
         client.queue(1, "used", DURABLE, &arguments).unwrap();
         !exists("idle")
     });
-    assert!(created.elapsed() >= Duration::from_millis(1500));
+    let elapsed = created.elapsed();
+    assert!(elapsed >= Duration::from_millis(1500), "gone after {elapsed:?}");
     assert!(exists("used") && exists("consumed"));
     client.cancel(1, "c").unwrap();
     until("the others follow", || !exists("used") && !exists("consumed"));

@@ -1,5 +1,6 @@
 //! B2: nodes are killed, stopped and cut off, one at a time, under numbered messages.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use e2e::client::topology::DURABLE;
@@ -83,7 +84,7 @@ pub(crate) fn measure(minutes: usize, seed: u64) -> Verdict {
         let report = load.finish(GIVEN_UP);
         holds &= report.passes();
         if !report.passes() {
-            text.push_str(&format!("\n  {report}"));
+            write!(text, "\n  {report}").expect("writing to a string works");
         }
         let figures =
             [report.confirmed, report.nacked, report.unknown, report.again, report.missing.len()];
@@ -94,7 +95,7 @@ pub(crate) fn measure(minutes: usize, seed: u64) -> Verdict {
     let [confirmed, nacked, unknown, again, lost] = totals;
     let [kills, stops, cuts] = counts;
     if !stuck.is_empty() {
-        text.push_str(&format!("\n  stuck: {stuck:?}"));
+        write!(text, "\n  stuck: {stuck:?}").expect("writing to a string works");
         cluster.keep_logs();
     }
     Verdict {

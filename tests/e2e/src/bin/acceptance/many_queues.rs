@@ -114,7 +114,7 @@ fn at_rest(cluster: &Cluster, scraped: bool) -> u128 {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    (cluster.cpu() - before).as_millis() * 1000 / begin.elapsed().as_millis()
+    cluster.cpu().saturating_sub(before).as_millis() * 1000 / begin.elapsed().as_millis()
 }
 
 fn restart_all(cluster: &mut Cluster, count: usize) -> Duration {

@@ -29,13 +29,13 @@ pub(crate) fn measure(rounds: usize) -> Verdict {
     let begin = Instant::now();
     for _ in 0..rounds {
         for node in 0..3 {
-            loads.iter().for_each(|load| load.await_more(500));
+            await_more(&loads, 500);
             assert!(cluster.node(node).stop().success(), "a node stops without an error");
-            loads.iter().for_each(|load| load.await_more(100));
+            await_more(&loads, 100);
             cluster.start(node);
         }
     }
-    loads.iter().for_each(|load| load.await_more(500));
+    await_more(&loads, 500);
     let took = begin.elapsed();
     let reports: Vec<_> =
         loads.into_iter().map(|load| load.finish(Duration::from_secs(30))).collect();
@@ -58,5 +58,11 @@ pub(crate) fn measure(rounds: usize) -> Verdict {
             bad.concat(),
         ),
         holds: bad.is_empty(),
+    }
+}
+
+fn await_more(loads: &[Load], count: usize) {
+    for load in loads {
+        load.await_more(count);
     }
 }

@@ -1,0 +1,107 @@
+//! What operators see and do through any node of three.
+
+use e2e::client::topology::DURABLE;
+use e2e::cluster::{Setup, quorum};
+use e2e::table;
+use e2e::wait::{until, until_equal};
+use serde_json::{Value, json};
+
+const ALL: [&str; 3] = ["leveret@n0", "leveret@n1", "leveret@n2"];
+
+#[test]
+fn every_node_shows_the_whole_cluster() {
+    let cluster = Setup::new().start();
+    let mut first = cluster.channel(0);
+    first.queue(1, "quorum", DURABLE, &quorum()).unwrap();
+    first.queue(1, "classic", DURABLE, &table! {}).unwrap();
+    first.confirm_select(1).unwrap();
+    for queue in ["quorum", "quorum", "classic"] {
+        first.put(1, queue, "x").unwrap();
+    }
+    first.confirms(1, 3).unwrap();
+    let mut second = cluster.channel(1);
+    second.consume(1, "classic", "tag").unwrap();
+    for node in 0..3 {
+        let api = cluster.api(node);
+        let seen = format!("through node {node}");
+        until_equal(&seen, &json!(["running", 2]), || {
+            let queue = cluster.view(node, "quorum");
+            json!([queue["state"], queue["messages"]])
+        });
+        let queue = cluster.view(node, "quorum");
+        assert_eq!(queue["type"], "quorum");
+        assert_eq!((&queue["leader"], &queue["node"]), (&json!(ALL[0]), &json!(ALL[0])));
+        assert_eq!((&queue["members"], &queue["online"]), (&json!(ALL), &json!(ALL)));
+        let classic = cluster.view(node, "classic");
+        assert_eq!((&classic["node"], &classic["consumers"]), (&json!(ALL[0]), &json!(1)));
+        assert_eq!(classic["consumer_details"][0]["channel_details"]["node"], ALL[1]);
+        let consumers = api.json("consumers");
+        assert_eq!(consumers[0]["queue"]["name"], "classic");
+        assert_eq!(consumers[0]["channel_details"]["node"], ALL[1]);
+        let mut nodes: Vec<Value> = api
+            .json("connections")
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|connection| connection["node"].clone())
+            .collect();
+        nodes.sort_by_key(Value::to_string);
+        assert_eq!(nodes, [ALL[0], ALL[1]]);
+        assert_eq!(api.json("channels").as_array().unwrap().len(), 2);
+        let overview = api.json("overview");
+        assert_eq!(overview["object_totals"]["connections"], 2);
+        assert_eq!(overview["object_totals"]["consumers"], 1);
+        assert_eq!(overview["message_stats"]["publish"], 3);
+        assert_eq!(overview["cluster_name"], cluster.api(0).json("overview")["cluster_name"]);
+    }
+    // A connection of one node is closed through another.
+    let name = cluster.api(0).json("connections?sort=node")[1]["name"].clone();
+    let path = format!("connections/{}", e2e::http::segment(name.as_str().unwrap()));
+    assert_eq!(cluster.api(2).delete(&path).status, 204);
+    until("it is gone", || cluster.api(0).json("connections").as_array().unwrap().len() == 1);
+}
+
+#[test]
+fn members_leaders_and_checks() {
+    let mut cluster = Setup::new().start();
+    cluster.channel(0).queue(1, "q", DURABLE, &quorum()).unwrap();
+    let states = |cluster: &e2e::cluster::Cluster, node: usize| -> Vec<(String, String)> {
+        let members = cluster.api(node).json("queues/quorum/%2F/q/status");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let of = |one: &Value| (text(&one["Node Name"]), text(&one["Raft State"]));
+        members.as_array().unwrap().iter().map(of).collect()
+    };
+    let with = |leader: usize| -> Vec<(String, String)> {
+        let state = |node: usize| if node == leader { "leader" } else { "follower" };
+        (0..3).map(|node| (ALL[node].to_owned(), state(node).to_owned())).collect()
+    };
+    until_equal("n0 leads", &with(0), || states(&cluster, 1));
+    let members = cluster.api(1).json("queues/quorum/%2F/q/status");
+    for member in members.as_array().unwrap() {
+        assert_eq!(member["Membership"], "voter");
+        assert!(member["Term"].as_u64().unwrap() > 0, "{member}");
+        assert!(member["Commit Index"].as_u64().unwrap() > 0, "{member}");
+    }
+    let critical = "health/checks/node-is-quorum-critical";
+    assert_eq!(cluster.api(0).get(critical).status, 200);
+    // Asked of a node that does not lead, about a third one.
+    let to = json!({ "node": ALL[2] });
+    let moved = cluster.api(1).put("queues/quorum/%2F/q/leader", &to);
+    assert_eq!(moved.status, 204, "{}", moved.text());
+    until_equal("n2 leads", &with(2), || states(&cluster, 0));
+    until_equal("it is shown", &json!(ALL[2]), || cluster.view(0, "q")["leader"].clone());
+
+    cluster.kill(2);
+    until("another one leads", || {
+        let queue = cluster.view(1, "q");
+        queue["state"] == "running" && queue["online"] == json!([ALL[0], ALL[1]])
+    });
+    let down = ("leveret@n2".to_owned(), "nodedown".to_owned());
+    assert!(states(&cluster, 0).contains(&down));
+    let got = cluster.api(0).get(critical);
+    assert_eq!((got.status, &got.json()["queues"][0]["name"]), (503, &json!("q")));
+    cluster.kill(1);
+    until_equal("it is alone", &json!("minority"), || cluster.view(0, "q")["state"].clone());
+    let leaderless = "health/checks/quorum-queues-without-elected-leaders/all-vhosts/";
+    until("nobody leads", || cluster.api(0).get(leaderless).status == 503);
+}
