@@ -20,7 +20,7 @@ pub(crate) mod steward;
 pub(crate) mod transport;
 pub(crate) mod unique;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -83,6 +83,9 @@ pub(crate) struct Cluster {
     patience: Duration,
     /// When connected nodes were lost; gone from here as soon as they are back.
     lost: Mutex<BTreeMap<NodeId, Instant>>,
+    /// Starts of nodes that are over, as far as this node knows: the metadata leader ends what lived
+    /// with them.
+    pub(crate) ended: Mutex<BTreeSet<Sender>>,
     journal: Arc<Journal>,
     /// Streams that were of no queue when the node started.
     strays: Mutex<Vec<StreamId>>,
@@ -153,6 +156,7 @@ impl Cluster {
             leads: Mutex::default(),
             patience,
             lost: Mutex::default(),
+            ended: Mutex::default(),
             journal,
             strays: Mutex::default(),
         }
@@ -253,7 +257,7 @@ impl Cluster {
                     match self.let_in(from, &name).await {
                         Ok(()) => answer.send(Bytes::from_static(Query::YES)),
                         Err(reason) => {
-                            tracing::info!(%from, name, %reason, "cannot let a node in yet")
+                            tracing::info!(%from, name, %reason, "cannot let a node in yet");
                         }
                     }
                 });
@@ -334,6 +338,7 @@ impl Cluster {
         tracing::info!(node = %peer.name, id = %peer.id, boot = peer.boot, "connected with a node");
         self.up.lock().insert(peer.id, peer.clone());
         self.lost.lock().remove(&peer.id);
+        self.ended.lock().retain(|start| start.node != peer.id);
         self.host.on_up(peer.id);
         self.announce_all(peer.id);
         let node = Sender { node: peer.id, boot: peer.boot };
@@ -353,10 +358,13 @@ impl Cluster {
         match why {
             // Nothing of that process is left.
             Loss::Refused | Loss::Restarted | Loss::Removed => {
+                self.ended.lock().insert(Sender { node, boot: peer.boot });
                 self.tell_shards(|| Command::LostForLong { node });
             }
             Loss::Reset => {}
-            Loss::Gone | Loss::Silent => Arc::clone(&self).wait_for(node),
+            Loss::Gone | Loss::Silent => {
+                Arc::clone(&self).wait_for(Sender { node, boot: peer.boot });
+            }
         }
         if let Some(group) = &self.group {
             let led = group.proposer.leader() == Some(node);
@@ -396,8 +404,8 @@ impl Cluster {
     }
 
     /// Gives a node up if it does not come back in time.
-    fn wait_for(self: Arc<Self>, node: NodeId) {
-        let since = Instant::now();
+    fn wait_for(self: Arc<Self>, start: Sender) {
+        let (node, since) = (start.node, Instant::now());
         self.lost.lock().insert(node, since);
         let (cluster, patience) = (Arc::downgrade(&self), self.patience);
         tokio::spawn(async move {
@@ -408,6 +416,10 @@ impl Cluster {
             if lost.get(&node) == Some(&since) {
                 lost.remove(&node);
                 drop(lost);
+                cluster.ended.lock().insert(start);
+                if let Some(group) = &cluster.group {
+                    group.changed.notify_one();
+                }
                 cluster.tell_shards(|| Command::LostForLong { node });
             }
         });

@@ -88,7 +88,7 @@ pub(crate) enum Gone {
 #[derive(Debug)]
 pub(crate) enum Fate {
     /// It was carried out or refused, at this index.
-    Done { sender: Sender, number: u64, index: u64, answer: Answer },
+    Done { sender: Sender, number: u64, index: u64, answer: Box<Answer> },
     /// The log lacks this number of the sender, and what follows it was left out.
     Missing { sender: Sender, number: u64 },
 }
@@ -316,6 +316,7 @@ impl Topology {
                         Command::decode(&bytes).map_err(|error| unreadable(&error.reason))?;
                     self.perform(&mut inner, command)
                 };
+                let answer = Box::new(answer);
                 fates.push(Fate::Done { sender, number, index: entry.index, answer });
             }
         }
@@ -363,9 +364,9 @@ impl Topology {
         let entries = ledger.entries();
         out.put_u32_le(u32::try_from(entries.len()).expect("nodes are few"));
         for (sender, last) in entries {
-            [sender.node.0, sender.boot, last]
-                .into_iter()
-                .for_each(|number| out.put_u64_le(number));
+            for number in [sender.node.0, sender.boot, last] {
+                out.put_u64_le(number);
+            }
         }
         dump::write(&state, &mut out);
         out.freeze()

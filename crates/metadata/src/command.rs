@@ -177,6 +177,14 @@ pub enum Command {
     Restarted,
     /// A node of a cluster has started, or has changed.
     PutNode(PutNode),
+    /// A start of a node is over, although no later one has made itself known yet: what lived with it
+    /// is gone.
+    NodeEnded {
+        /// Its incarnation.
+        id: u64,
+        /// Which start.
+        boot: u64,
+    },
     /// A node does not come back: what it alone kept is gone.
     ForgetNode {
         /// Its incarnation.

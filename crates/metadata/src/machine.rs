@@ -88,6 +88,7 @@ impl State {
             }
             Command::Restarted => self.restarted(&mut out),
             Command::PutNode(put) => self.put_node(put, &mut out)?,
+            Command::NodeEnded { id, boot } => self.node_ended(NodeId(id), boot, &mut out),
             Command::ForgetNode { id } => self.forget_node(NodeId(id), &mut out)?,
         }
         Ok(out)

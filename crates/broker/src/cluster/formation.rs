@@ -56,7 +56,9 @@ impl Query {
             Self::Found { names, members } => {
                 out.put_u8(FOUND);
                 put_count(&mut out, names.len());
-                names.iter().for_each(|name| put_text(&mut out, name));
+                for name in names {
+                    put_text(&mut out, name);
+                }
                 put_nodes(&mut out, members);
             }
             Self::Join { name } => {
@@ -117,7 +119,9 @@ fn put_count(out: &mut BytesMut, count: usize) {
 
 fn put_nodes(out: &mut BytesMut, nodes: &[NodeId]) {
     put_count(out, nodes.len());
-    nodes.iter().for_each(|node| out.put_u64_le(node.0));
+    for node in nodes {
+        out.put_u64_le(node.0);
+    }
 }
 
 fn put_text(out: &mut BytesMut, text: &str) {
@@ -213,8 +217,8 @@ mod tests {
         neighbour(name, id, Some(Standing::default()))
     }
 
-    fn formed(members: &[NodeId], leader: Option<NodeId>) -> Option<Standing> {
-        Some(Standing { formed: true, members: members.to_vec(), leader })
+    fn formed(members: &[NodeId], leader: Option<NodeId>) -> Standing {
+        Standing { formed: true, members: members.to_vec(), leader }
     }
 
     fn listed() -> Vec<String> {
@@ -240,14 +244,14 @@ mod tests {
     #[test]
     fn a_group_that_exists_is_joined_or_started() {
         let listed = listed();
-        let up = [empty("a", A), neighbour("c", C, formed(&[A, C, NodeId(1)], Some(A)))];
+        let up = [empty("a", A), neighbour("c", C, Some(formed(&[A, C, NodeId(1)], Some(A))))];
         assert_eq!(next(B, "b", &listed, &up), Step::Join(A));
-        let up = [neighbour("c", C, formed(&[A, C], Some(A)))];
+        let up = [neighbour("c", C, Some(formed(&[A, C], Some(A))))];
         assert_eq!(next(B, "b", &listed, &up), Step::Join(C), "the leader is not connected");
-        let up = [empty("a", A), neighbour("c", C, formed(&[A, B, C], None))];
+        let up = [empty("a", A), neighbour("c", C, Some(formed(&[A, B, C], None)))];
         assert_eq!(next(B, "b", &listed, &up), Step::Start);
         // Even the first by name joins.
-        let up = [empty("b", B), neighbour("c", C, formed(&[B, C], Some(C)))];
+        let up = [empty("b", B), neighbour("c", C, Some(formed(&[B, C], Some(C))))];
         assert_eq!(next(A, "a", &listed, &up), Step::Join(C));
     }
 

@@ -67,7 +67,7 @@ impl Member for Part {
             match fate {
                 Fate::Done { sender, number, index, answer } => {
                     if sender == self.proposer.me() {
-                        self.proposer.applied(index, number, answer);
+                        self.proposer.applied(index, number, *answer);
                     } else {
                         others.insert(sender.node);
                     }

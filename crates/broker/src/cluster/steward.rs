@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::cluster::formation::{self, Neighbour, Query, Standing, Step};
 use crate::cluster::{Cluster, GROUP, channel};
+use crate::replicated::numbered::Sender;
 use crate::router::Router;
 use crate::topology::Topology;
 
@@ -70,6 +71,7 @@ impl Steward {
             return false;
         }
         let done = self.make_known().await && self.make_first().await && self.take_number();
+        self.end_what_is_over().await;
         if done {
             // What this start has submitted is applied, so all before it is.
             let state = self.router.state();
@@ -82,10 +84,12 @@ impl Steward {
     async fn make_known(&self) -> bool {
         let me = self.cluster.me;
         let state = self.router.state();
-        if let Some(node) = state.node(me.node) {
-            if node.boot == me.boot && node.address == self.address && node.role == self.role {
-                return true;
-            }
+        if let Some(node) = state.node(me.node)
+            && node.boot == me.boot
+            && node.address == self.address
+            && node.role == self.role
+        {
+            return true;
         }
         let put = PutNode {
             id: me.node.0,
@@ -110,6 +114,28 @@ impl Steward {
         }
         self.number.send_if_modified(|number| number.replace(node.number).is_none());
         true
+    }
+
+    /// On the leader: ends what lived with starts of nodes that are over.
+    async fn end_what_is_over(&self) {
+        let group = self.cluster.group.as_ref();
+        if group.and_then(|group| group.proposer.leader()) != Some(self.cluster.me.node) {
+            return;
+        }
+        let state = self.router.state();
+        let mut over: Vec<Sender> = self.cluster.ended.lock().iter().copied().collect();
+        over.retain(|start| {
+            let known = state.node(start.node).filter(|node| node.boot <= start.boot);
+            known.is_some_and(|node| state.has_transients(node))
+        });
+        // The others have nothing, or have come back.
+        self.cluster.ended.lock().retain(|start| over.contains(start));
+        for Sender { node, boot } in over {
+            let ended = Command::NodeEnded { id: node.0, boot };
+            if let Err(refusal) = self.topology.submit(ended).await {
+                tracing::warn!(%node, %refusal, "cannot end what lived with a node");
+            }
+        }
     }
 
     /// On the leader: makes what a first start makes, if nobody has.

@@ -30,10 +30,11 @@ fn fates(bench: &Bench, entry: Committed) -> Vec<String> {
     fates
         .into_iter()
         .map(|fate| match fate {
-            Fate::Done { number, answer: Ok(outcome), .. } => {
-                format!("{number} {}", if outcome.created { "created" } else { "done" })
-            }
-            Fate::Done { number, answer: Err(refusal), .. } => format!("{number} {}", refusal.code),
+            Fate::Done { number, answer, .. } => match *answer {
+                Ok(outcome) if outcome.created => format!("{number} created"),
+                Ok(_) => format!("{number} done"),
+                Err(refusal) => format!("{number} {}", refusal.code),
+            },
             Fate::Missing { number, .. } => format!("missing {number}"),
         })
         .collect()

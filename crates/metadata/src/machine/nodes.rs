@@ -62,6 +62,13 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn node_ended(&mut self, id: NodeId, boot: u64, out: &mut Outcome) {
+        // Of a later start everything is alive.
+        if let Some(node) = self.node(id).filter(|node| node.boot <= boot).map(Arc::clone) {
+            self.drop_transients_of(&node, out);
+        }
+    }
+
     pub(super) fn forget_node(&mut self, id: NodeId, out: &mut Outcome) -> Result<(), Refusal> {
         let node = self
             .node(id)
@@ -85,13 +92,12 @@ impl State {
     /// Drops what does not outlive a start of a node: the exclusive queues of its connections, and
     /// queues at home there that are not durable.
     fn drop_transients_of(&mut self, node: &Node, out: &mut Outcome) {
-        self.drop_queues(
-            |queue| match queue.exclusive_owner {
-                Some(owner) => owner.node() == node.number,
-                None => !queue.durable && queue.home == node.id,
-            },
-            out,
-        );
+        self.drop_queues(|queue| is_transient_of(queue, node), out);
+    }
+
+    /// Whether a node has anything that does not outlive it.
+    pub fn has_transients(&self, node: &Node) -> bool {
+        self.all_queues().any(|queue| is_transient_of(queue, node))
     }
 
     fn drop_queues(&mut self, which: impl Fn(&Queue) -> bool, out: &mut Outcome) {
@@ -100,6 +106,13 @@ impl State {
         for queue in doomed {
             self.drop_queue(&queue, out);
         }
+    }
+}
+
+fn is_transient_of(queue: &Queue, node: &Node) -> bool {
+    match queue.exclusive_owner {
+        Some(owner) => owner.node() == node.number,
+        None => !queue.durable && queue.home == node.id,
     }
 }
 
@@ -173,6 +186,14 @@ mod tests {
         let outcome = state.apply(put(7, "a", 2)).unwrap();
         let gone: Vec<_> = outcome.queues_deleted.iter().map(|queue| &*queue.name).collect();
         assert_eq!(gone, ["mine", "mine-false"]);
+        // The end of a start that is known to be followed by another one is no news.
+        let ended = Command::NodeEnded { id: 7, boot: 1 };
+        assert!(state.apply(ended).unwrap().queues_deleted.is_empty());
+        assert!(state.has_transients(state.node(NodeId(8)).unwrap()));
+        let mut copy = state.clone();
+        let outcome = copy.apply(Command::NodeEnded { id: 8, boot: 1 }).unwrap();
+        let gone: Vec<_> = outcome.queues_deleted.iter().map(|queue| &*queue.name).collect();
+        assert_eq!(gone, ["other", "other-false"]);
         let outcome = state.apply(Command::ForgetNode { id: 8 }).unwrap();
         let gone: Vec<_> = outcome.queues_deleted.iter().map(|queue| &*queue.name).collect();
         assert_eq!(gone, ["other", "other-false", "other-true"]);
