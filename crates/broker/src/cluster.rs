@@ -23,7 +23,7 @@ pub(crate) mod unique;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -89,6 +89,14 @@ pub(crate) struct Cluster {
     journal: Arc<Journal>,
     /// Streams that were of no queue when the node started.
     strays: Mutex<Vec<StreamId>>,
+    /// Who answers what other nodes' operators want to know, once somebody does.
+    inquiries: OnceLock<Box<dyn Inquiries>>,
+}
+
+/// Answers what other nodes' operators want to know.
+pub(crate) trait Inquiries: fmt::Debug + Send + Sync {
+    /// Returns at once; the answer may come later, or never.
+    fn ask(&self, from: NodeId, question: Bytes, answer: Answer);
 }
 
 /// What a host needs of the node.
@@ -159,6 +167,7 @@ impl Cluster {
             ended: Mutex::default(),
             journal,
             strays: Mutex::default(),
+            inquiries: OnceLock::new(),
         }
     }
 
@@ -169,6 +178,11 @@ impl Cluster {
         if self.group.is_none() {
             self.drop_strays(|_| false);
         }
+    }
+
+    /// From now on inquiries are answered.
+    pub(crate) fn open_inquiries(&self, inquiries: Box<dyn Inquiries>) {
+        self.inquiries.set(inquiries).expect("a node is made once");
     }
 
     /// Drops what is of no queue.
@@ -455,6 +469,12 @@ impl Cluster {
                 Ok(query) => self.answer_query(from, query, answer),
                 Err(error) => tracing::warn!(%from, %error, "a query"),
             },
+            // A node that is still starting says that it does not answer.
+            channel::INQUIRIES => {
+                if let Some(inquiries) = self.inquiries.get() {
+                    inquiries.ask(from, payload, answer);
+                }
+            }
             other => {
                 tracing::warn!(%from, channel = other, "a request that this version does not know");
             }

@@ -9,6 +9,7 @@ use amqp::listener::{Node as AmqpNode, Peer as Incoming};
 use amqp::mailbox::Mailbox;
 use amqp::server::{Connection, Ended};
 use management::version;
+use parking_lot::Mutex;
 
 use crate::config::{Config, LoginFrom, Mechanism};
 use crate::gateway::{Gateway, Peer};
@@ -20,17 +21,31 @@ use crate::outlet::Outlet;
 #[derive(Debug)]
 pub(crate) struct Front {
     node: Arc<Node>,
-    session: Arc<SessionConfig>,
+    tls: bool,
+    /// What connections agree on, with the name of the cluster that it was made for.
+    session: Mutex<(String, Arc<SessionConfig>)>,
 }
 
 impl Front {
     pub(crate) fn new(node: Arc<Node>, tls: bool) -> Self {
-        let session = Arc::new(session_config(&node.config, tls));
-        Self { node, session }
+        let name = node.cluster_name();
+        let session = Arc::new(session_config(&node.config, &name, tls));
+        Self { node, tls, session: Mutex::new((name, session)) }
+    }
+
+    /// What a new connection has to agree on. The cluster may have got another name.
+    fn session(&self) -> Arc<SessionConfig> {
+        let name = self.node.cluster_name();
+        let mut made = self.session.lock();
+        if made.0 != name {
+            let session = Arc::new(session_config(&self.node.config, &name, self.tls));
+            *made = (name, session);
+        }
+        Arc::clone(&made.1)
     }
 }
 
-fn session_config(config: &Config, tls: bool) -> SessionConfig {
+fn session_config(config: &Config, cluster_name: &str, tls: bool) -> SessionConfig {
     let mechanisms = config
         .auth
         .mechanisms
@@ -57,11 +72,7 @@ fn session_config(config: &Config, tls: bool) -> SessionConfig {
         handshake_timeout_ms: u64::try_from(config.handshake_timeout.as_millis())
             .unwrap_or(u64::MAX),
         mechanisms,
-        server_properties: server_properties(
-            version::OWN,
-            version::COMPATIBLE,
-            &config.cluster.name,
-        ),
+        server_properties: server_properties(version::OWN, version::COMPATIBLE, cluster_name),
     }
 }
 
@@ -99,7 +110,7 @@ impl AmqpNode for Front {
         Some(Connection {
             broker: Gateway::new(Arc::clone(&self.node), record),
             mailbox,
-            config: Arc::clone(&self.session),
+            config: self.session(),
             seed: rand::random(),
         })
     }

@@ -43,6 +43,11 @@ pub(crate) struct Limits {
     pub(crate) anonymous_user: Option<String>,
 }
 
+/// A node's name as tools want it: they take it apart at the '@'.
+pub(crate) fn tool_name(name: &str) -> String {
+    format!("leveret@{name}")
+}
+
 /// Where the node listens, once it does.
 #[derive(Debug, Clone)]
 pub(crate) struct Listening {
@@ -101,6 +106,23 @@ impl Node {
             self.connections.belong_to(number, boot);
             self.consumer_ids.belong_to(number, boot);
         }
+    }
+
+    /// The cluster's name: the one that an operator gave it, else the configured one, else that of
+    /// its first node.
+    pub(crate) fn cluster_name(&self) -> String {
+        let state = self.router.state();
+        let given = state.global_parameter("cluster_name");
+        if let Some(name) = given.and_then(|given| given.value.as_str()) {
+            return name.to_owned();
+        }
+        let configured = &self.config.cluster.given_name;
+        if !configured.is_empty() {
+            return configured.clone();
+        }
+        let first = state.nodes().min_by_key(|node| node.number);
+        let first = first.map_or(self.config.node.name.as_str(), |node| &node.name);
+        tool_name(first)
     }
 
     /// Whether clients may come: the node's number is known.
@@ -191,12 +213,23 @@ impl Node {
         }
     }
 
-    /// A look at every queue. Shards that are stopping are left out.
+    /// A look at every queue, as this node knows it.
     pub(crate) async fn views(&self) -> Vec<QueueView> {
+        self.look(true).await
+    }
+
+    /// A look at every queue that this node keeps or leads.
+    pub(crate) async fn own_views(&self) -> Vec<QueueView> {
+        self.look(false).await
+    }
+
+    /// A look at every queue, `copies` of what others lead too if wanted. Shards that are stopping
+    /// are left out.
+    async fn look(&self, copies: bool) -> Vec<QueueView> {
         let mut answers = Vec::with_capacity(self.shards.len());
         for index in 0..self.shards.len() {
             let (answer, answered) = oneshot::channel();
-            self.shards.inbox(index).post(Batch::one(Command::ViewAll { answer }));
+            self.shards.inbox(index).post(Batch::one(Command::ViewAll { copies, answer }));
             answers.push(answered);
         }
         let mut views = BTreeMap::new();

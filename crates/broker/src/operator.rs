@@ -3,6 +3,8 @@
 //! Declarations, publishes and gets go through a [`Gateway`] that acts for the asking user, so the
 //! checks are those of AMQP clients.
 
+pub(crate) mod inquiries;
+mod parts;
 mod views;
 
 use std::collections::BTreeMap;
@@ -13,13 +15,13 @@ use amqp::broker::Broker;
 use amqp::request::{
     Binding, Error, ExchangeDeclare, Outcome, QueueDeclare, Reply, Request, Unsettled,
 };
+use management::census::{Census, Names, merge};
+use management::inquiry::Wanted;
 use management::node::Node as ManagedNode;
-use management::view::connection::{ChannelInfo, ConnectionInfo};
-use management::view::consumer::ConsumerInfo;
 use management::view::counters::{ExchangeCounters, GlobalCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use management::view::node::{NodeStats, OtherNode};
-use management::view::queue::QueueStats;
+use management::view::raft::{MemberReport, RaftMember};
 use management::view::topology::{
     BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
 };
@@ -28,22 +30,23 @@ use metadata::command::Command;
 use metadata::objects::user::User;
 use metadata::refusal::Refusal;
 use metadata::state::State;
-use model::id::QueueId;
+use model::id::{NodeId, QueueId};
 
 use crate::gateway::Gateway;
 use crate::gateway::account::is_loopback;
 use crate::node::Node;
-use crate::shard::command::Command as ShardCommand;
+use crate::operator::inquiries::Inquirer;
 
 /// See the module head.
 #[derive(Debug)]
 pub(crate) struct Operator {
     node: Arc<Node>,
+    inquirer: Inquirer,
 }
 
 impl Operator {
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        Self { node }
+        Self { node, inquirer: Inquirer::default() }
     }
 
     fn gateway(&self, user: &str, vhost: &str) -> Result<Gateway, Refusal> {
@@ -235,34 +238,42 @@ impl ManagedNode for Operator {
         Ok(messages)
     }
 
-    async fn queue_stats(&self) -> BTreeMap<QueueId, QueueStats> {
-        let views = self.node.views().await;
-        views.iter().map(|view| (view.id, views::queue_stats(view))).collect()
+    async fn census(&self, wanted: Wanted) -> Census {
+        let others = async {
+            if wanted.everywhere {
+                self.inquirer.parts(&self.node, wanted).await
+            } else {
+                Vec::new()
+            }
+        };
+        let (own, others) = tokio::join!(parts::part(&self.node, wanted), others);
+        let parts = [own].into_iter().chain(others).collect();
+        merge(&self.node.router.state(), &self.names(), &wanted, parts)
     }
 
-    async fn queue_stats_of(&self, queue: QueueId) -> Option<QueueStats> {
-        let view = self.node.ask(queue, |answer| ShardCommand::View { queue, answer }).await??;
-        Some(views::queue_stats(&view))
+    fn names(&self) -> Names {
+        parts::names(&self.node)
+    }
+
+    fn raft_members(&self) -> Vec<RaftMember> {
+        parts::raft_members(&self.node)
+    }
+
+    async fn quorum_status(&self, queue: QueueId) -> Vec<MemberReport> {
+        self.inquirer.quorum_status(&self.node, queue).await
+    }
+
+    async fn transfer_leadership(&self, queue: QueueId, to: NodeId) -> Result<(), Refusal> {
+        self.inquirer.transfer(&self.node, queue, to).await.map_err(Refusal::unavailable)
     }
 
     fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {
         views::exchange_counters(&self.node)
     }
 
-    async fn connections(&self) -> Vec<ConnectionInfo> {
-        views::connections(&self.node).await
-    }
-
-    async fn channels(&self) -> Vec<ChannelInfo> {
-        views::channels(&self.node).await
-    }
-
-    async fn consumers(&self) -> Vec<ConsumerInfo> {
-        views::consumers(&self.node).await
-    }
-
-    fn close_connection(&self, name: &str, reason: &str) -> bool {
+    async fn close_connection(&self, name: &str, reason: &str) -> bool {
         self.node.connections.close(reason, |record| record.name == name) > 0
+            || self.inquirer.close(&self.node, name, reason).await
     }
 
     fn counters(&self) -> GlobalCounters {

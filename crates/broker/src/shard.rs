@@ -389,9 +389,11 @@ impl Shard {
             Command::Up { node } => self.all_cluster(|queue, desk| queue.up(desk.now, node)),
             Command::Lost { node } => self.lost(node),
             Command::LostForLong { node } => self.all_cluster(|queue, _| queue.lost_for_long(node)),
-            Command::ViewAll { answer } => {
+            Command::ViewAll { copies, answer } => {
                 let mut queues: Vec<_> = self.slots.values().map(|slot| slot.view()).collect();
-                queues.extend(self.cluster.values().map(|queue| queue.view()));
+                let cluster = self.cluster.values();
+                let shown = cluster.filter(|queue| copies || queue.led_in().is_some());
+                queues.extend(shown.map(|queue| queue.view()));
                 queues.sort_by_key(|queue| queue.id);
                 command::answer(answer, ShardView { queues });
             }

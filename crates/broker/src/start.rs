@@ -382,6 +382,7 @@ impl Opened {
             let address = links.local_addr();
             node.listening.lock().push(Listening { protocol: "clustering", address });
         }
+        crate::operator::inquiries::open(&node);
         let named = Arc::clone(&node).take_number(number, me.boot);
         let close = Arc::clone(&node).close_gone(gone);
 

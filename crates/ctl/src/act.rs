@@ -140,6 +140,11 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             session.say(&format!("Purging queue '{name}' ..."))?;
             session.client.delete(&format!("queues/{vhost}/{}/contents", segment(name)))?;
         }
+        Command::TransferLeadership { queue, node } => {
+            session.say(&format!("Transferring leadership of queue '{queue}' to {node} ..."))?;
+            let path = format!("queues/quorum/{vhost}/{}/leader", segment(queue));
+            session.client.put(&path, &json!({ "node": node }))?;
+        }
         Command::CloseConnection { name, reason } => {
             session.say(&format!("Closing connection {name}, reason: {reason}..."))?;
             close(&session.client, &format!("connections/{}", segment(name)), reason)?;

@@ -45,6 +45,23 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             let said = format!("a listener for {protocol} is open");
             health(session, &format!("protocol-listener/{}", segment(protocol)), &said)?;
         }
+        Command::QuorumStatus { queue } => quorum_status(session, queue)?,
+        Command::CheckIfNodeIsQuorumCritical => {
+            let said = "no quorum queue would lose its majority with the node";
+            health(session, "node-is-quorum-critical", said)?;
+        }
+        Command::CheckForQuorumQueuesWithoutAnElectedLeader { pattern, across_all_vhosts } => {
+            let place = if *across_all_vhosts {
+                "all-vhosts".to_owned()
+            } else {
+                format!("vhost/{}", segment(&session.arguments.vhost))
+            };
+            let path = format!(
+                "quorum-queues-without-elected-leaders/{place}/pattern/{}",
+                segment(pattern)
+            );
+            health(session, &path, "all quorum queues have a leader")?;
+        }
         Command::AuthenticateUser { username, candidate } => {
             authenticate(session, username, candidate)?;
         }
@@ -104,6 +121,26 @@ fn cluster_status(session: &mut Session<'_>) -> Result<(), Failed> {
     let items: Vec<Value> = nodes.as_array().into_iter().flatten().map(row).collect();
     let columns = ["name", "running", "error"].map(str::to_owned).to_vec();
     session.print(&crate::list::rows(&items, columns, &[])?)
+}
+
+fn quorum_status(session: &mut Session<'_>, queue: &str) -> Result<(), Failed> {
+    let vhost = segment(&session.arguments.vhost);
+    let path = format!("queues/quorum/{vhost}/{}/status", segment(queue));
+    let members = session.client.get(&path)?;
+    let items = members.as_array().cloned().unwrap_or_default();
+    let columns = [
+        "Node Name",
+        "Raft State",
+        "Membership",
+        "Last Log Index",
+        "Last Written",
+        "Last Applied",
+        "Commit Index",
+        "Snapshot Index",
+        "Term",
+        "Machine Version",
+    ];
+    session.print(&crate::list::rows(&items, columns.map(str::to_owned).to_vec(), &[])?)
 }
 
 fn status(session: &mut Session<'_>) -> Result<(), Failed> {

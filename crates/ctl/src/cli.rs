@@ -290,6 +290,29 @@ pub enum Command {
         /// Its name.
         name: String,
     },
+    /// Prints what each member of a quorum queue says of itself.
+    QuorumStatus {
+        /// The queue.
+        queue: String,
+    },
+    /// Gives the leadership of a quorum queue to a node.
+    TransferLeadership {
+        /// The queue.
+        queue: String,
+        /// The node, such as `leveret@n1`; it has to be a member.
+        node: String,
+    },
+    /// Fails if the loss of the node would leave a quorum queue without a majority.
+    CheckIfNodeIsQuorumCritical,
+    /// Fails if a quorum queue of the virtual host has no leader.
+    CheckForQuorumQueuesWithoutAnElectedLeader {
+        /// Only queues that this regular expression matches.
+        #[arg(default_value = ".*")]
+        pattern: String,
+        /// Those of all virtual hosts.
+        #[arg(long = "across-all-vhosts")]
+        across_all_vhosts: bool,
+    },
     /// Closes a client connection.
     CloseConnection {
         /// Its name, as listed.

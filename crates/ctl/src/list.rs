@@ -24,7 +24,7 @@ pub(crate) struct List {
 
 /// Columns of queues whose JSON name is another one.
 pub(crate) const QUEUE: &[(&str, &str)] =
-    &[("pid", "node"), ("owner_pid", "owner_pid_details.name"), ("leader", "node")];
+    &[("pid", "node"), ("owner_pid", "owner_pid_details.name")];
 
 /// Columns of bindings whose JSON name is another one.
 pub(crate) const BINDING: &[(&str, &str)] = &[

@@ -24,15 +24,7 @@ mod parameters;
 mod permissions;
 mod policies;
 mod queues;
+mod quorum;
 mod stats;
 mod users;
 mod vhosts;
-
-use metadata::state::State;
-
-use crate::view::node::NodeStats;
-
-/// The cluster's name, for metrics.
-pub(crate) fn cluster_name(state: &State, stats: &NodeStats) -> String {
-    nodes::name_of_cluster(state, stats)
-}

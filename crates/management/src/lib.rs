@@ -6,11 +6,15 @@
 //!           ├─ scrape ─ metrics     Prometheus
 //!           └─ page.html
 //!                │
-//!              node (trait) ── view   what the broker shows
+//!              node (trait) ── view     what the broker shows
+//!                │
+//!              inquiry ── census   what nodes ask each other, and what comes of it
 //! ```
 //!
 //! Paths, JSON and metric names are RabbitMQ's, so that its tools work unchanged.
 
+pub mod census;
+pub mod inquiry;
 pub mod node;
 pub mod view;
 

@@ -6,3 +6,4 @@ pub mod aggregated;
 pub mod detailed;
 pub mod family;
 pub mod identity;
+pub mod raft;

@@ -15,14 +15,14 @@ use metadata::command::Command;
 use metadata::objects::user::User;
 use metadata::refusal::Refusal;
 use metadata::state::State;
-use model::id::QueueId;
+use model::id::{NodeId, QueueId};
 
-use crate::view::connection::{ChannelInfo, ConnectionInfo};
-use crate::view::consumer::ConsumerInfo;
+use crate::census::{Census, Names};
+use crate::inquiry::Wanted;
 use crate::view::counters::{ExchangeCounters, GlobalCounters};
 use crate::view::message::{GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use crate::view::node::{NodeStats, OtherNode};
-use crate::view::queue::QueueStats;
+use crate::view::raft::{MemberReport, RaftMember};
 use crate::view::topology::{
     BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
 };
@@ -135,27 +135,35 @@ pub trait Node: Send + Sync + 'static {
         request: GetRequest,
     ) -> impl Future<Output = Result<Vec<GotMessage>, Refusal>> + Send;
 
-    /// What every queue holds and does. Queues that do not answer in time are left out.
-    fn queue_stats(&self) -> impl Future<Output = BTreeMap<QueueId, QueueStats>> + Send;
+    /// What is wanted of the cluster, or of this node alone. Nodes that do not answer in time are
+    /// left out.
+    fn census(&self, wanted: Wanted) -> impl Future<Output = Census> + Send;
 
-    /// The same for one queue; `None` if it is gone or does not answer in time.
-    fn queue_stats_of(&self, queue: QueueId) -> impl Future<Output = Option<QueueStats>> + Send;
+    /// The names of all nodes.
+    fn names(&self) -> Names;
+
+    /// This node's members of quorum queues.
+    fn raft_members(&self) -> Vec<RaftMember>;
+
+    /// All members of a quorum queue.
+    fn quorum_status(&self, queue: QueueId) -> impl Future<Output = Vec<MemberReport>> + Send;
+
+    /// Gives the leadership of a quorum queue to a node that is a member.
+    ///
+    /// # Errors
+    /// If it is none, or does not take over.
+    fn transfer_leadership(
+        &self,
+        queue: QueueId,
+        to: NodeId,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send;
 
     /// Totals by exchange, keyed by virtual host and name. May lack exchanges without traffic.
     fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters>;
 
-    /// All client connections.
-    fn connections(&self) -> impl Future<Output = Vec<ConnectionInfo>> + Send;
-
-    /// All channels.
-    fn channels(&self) -> impl Future<Output = Vec<ChannelInfo>> + Send;
-
-    /// All consumers.
-    fn consumers(&self) -> impl Future<Output = Vec<ConsumerInfo>> + Send;
-
-    /// Closes a connection with 320 `CONNECTION_FORCED` and `reason`; false if there is none of
-    /// that name. Returns without waiting for the client.
-    fn close_connection(&self, name: &str, reason: &str) -> bool;
+    /// Closes a connection to whatever node with 320 `CONNECTION_FORCED` and `reason`; false if
+    /// there is none of that name. Returns without waiting for the client.
+    fn close_connection(&self, name: &str, reason: &str) -> impl Future<Output = bool> + Send;
 
     /// Totals of the node.
     fn counters(&self) -> GlobalCounters;

@@ -6,25 +6,31 @@
 //!   rate        10       0        20          (finite, never negative)
 //! ```
 //!
-//! The driver takes a sample of everything every [`INTERVAL`]; readers see the last two. An object
+//! The driver takes a sample of everything every [`INTERVAL`] (of a cluster, while somebody looks);
+//! readers see the last two. An object
 //! that was not there at the last sample but one has rates of 0.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use model::id::{ConnectionId, QueueId};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::clock::now_ms;
 use crate::view::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
 use crate::view::node::NodeStats;
 
 /// Time between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Samples of the whole node that are kept for charts: ten minutes.
+/// How long after the last look at rates samples of a cluster are still taken.
+const WATCHED: Duration = Duration::from_mins(5);
+
+/// Samples of the whole that are kept for charts: ten minutes.
 const HISTORY: usize = 120;
 
 /// All totals at one moment.
@@ -32,9 +38,11 @@ const HISTORY: usize = 120;
 pub struct Sample {
     /// When.
     pub at_ms: u64,
-    /// The node's messages.
+    /// The totals of each node of the cluster.
+    pub nodes: BTreeMap<String, (MessageCounters, ChurnCounters)>,
+    /// The cluster's messages: the sum of them, made when the sample is taken in.
     pub messages: MessageCounters,
-    /// The node's comings and goings.
+    /// The cluster's comings and goings, in the same way.
     pub churn: ChurnCounters,
     /// The node itself.
     pub node: NodeStats,
@@ -59,7 +67,7 @@ pub struct Depth {
     pub unsettled: u64,
 }
 
-/// The node's totals at one moment, for charts.
+/// The totals at one moment, for charts.
 #[derive(Debug, Clone, Copy)]
 struct Point {
     at_ms: u64,
@@ -71,12 +79,27 @@ struct Point {
 #[derive(Debug, Default)]
 pub struct Board {
     rates: Mutex<Arc<Rates>>,
+    /// When somebody looked last, in milliseconds since the Unix epoch.
+    looked: AtomicU64,
 }
 
 impl Board {
     /// The rates as of the last sample.
     pub fn read(&self) -> Arc<Rates> {
         Arc::clone(&self.rates.lock())
+    }
+
+    /// The same, for somebody who may want to see more of them.
+    pub fn look(&self) -> Arc<Rates> {
+        self.looked.store(now_ms(), Ordering::Relaxed);
+        self.read()
+    }
+
+    /// Whether somebody has looked lately: samples of a whole cluster cost all of its nodes
+    /// something, and nothing while nobody looks.
+    pub fn is_watched(&self) -> bool {
+        let looked = Duration::from_millis(self.looked.load(Ordering::Relaxed));
+        Duration::from_millis(now_ms()).saturating_sub(looked) <= WATCHED
     }
 
     /// Takes a sample.
@@ -97,9 +120,17 @@ pub struct Rates {
 
 impl Rates {
     /// Takes a sample. One that is not later than the last one is dropped.
-    pub fn push(&mut self, sample: Sample) {
+    pub fn push(&mut self, mut sample: Sample) {
         if sample.at_ms <= self.latest.at_ms {
             return;
+        }
+        // A node that has not answered this time has not lost what it did.
+        for (node, totals) in &self.latest.nodes {
+            sample.nodes.entry(node.clone()).or_insert(*totals);
+        }
+        for (messages, churn) in sample.nodes.values() {
+            sample.messages.add(messages);
+            sample.churn.add(churn);
         }
         if self.history.len() == HISTORY {
             self.history.pop_front();
@@ -183,10 +214,14 @@ pub fn details(rate: f64) -> Value {
 mod tests {
     use super::*;
 
+    fn published(publish: u64) -> (MessageCounters, ChurnCounters) {
+        (MessageCounters { publish, ..MessageCounters::default() }, ChurnCounters::default())
+    }
+
     fn sample(at_ms: u64, publish: u64) -> Sample {
         Sample {
             at_ms,
-            messages: MessageCounters { publish, ..MessageCounters::default() },
+            nodes: BTreeMap::from([("a".to_owned(), published(publish))]),
             ..Sample::default()
         }
     }
@@ -201,6 +236,22 @@ mod tests {
         rates.push(sample(6_000, 100));
         assert!((rates.of(publish) - 10.0).abs() < 1e-9);
         assert_eq!(rates.history(60, |messages, _| messages.publish), [(1_000, 50), (6_000, 100)]);
+    }
+
+    #[test]
+    fn a_node_that_misses_a_sample_makes_no_rate() {
+        let mut rates = Rates::default();
+        let publish = |sample: &Sample| Some(sample.messages.publish);
+        let with = |at_ms, b: Option<u64>| {
+            let mut sample = sample(at_ms, 100);
+            sample.nodes.extend(b.map(|b| ("b".to_owned(), published(b))));
+            sample
+        };
+        rates.push(with(1_000, Some(5_000)));
+        rates.push(with(2_000, None));
+        assert!(rates.change(publish) == 0.0);
+        rates.push(with(3_000, Some(5_010)));
+        assert!((rates.change(publish) - 10.0).abs() < 1e-9);
     }
 
     #[test]

@@ -8,23 +8,25 @@ use axum::response::{IntoResponse, Response};
 use prometheus::TEXT_FORMAT;
 use regex::RegexBuilder;
 
-use crate::api::cluster_name;
 use crate::clock::now_ms;
 use crate::http::uri::Query;
+use crate::inquiry::Wanted;
 use crate::metrics::aggregated::{self, ObjectCounts, QueueSums};
 use crate::metrics::detailed::{self, Selection};
 use crate::metrics::family::Families;
 use crate::metrics::identity::Identity;
+use crate::metrics::raft;
 use crate::node::Node;
 
 /// Everything that `/metrics/per-object` shows.
-const PER_OBJECT: [&str; 6] = [
+const PER_OBJECT: [&str; 7] = [
     "queue_coarse_metrics",
     "queue_metrics",
     "queue_consumer_count",
     "queue_delivery_metrics",
     "connection_coarse_metrics",
     "channel_metrics",
+    "ra_metrics",
 ];
 
 /// Answers a request of a scraper. No credentials are asked for.
@@ -88,7 +90,7 @@ fn identity<N: Node>(node: &N, families: &mut Families, endpoint: &str) {
     let state = node.state();
     let id = state.global_parameter("internal_cluster_id");
     let identity = Identity {
-        cluster: cluster_name(&state, &stats),
+        cluster: stats.cluster_name,
         cluster_id: id.and_then(|id| id.value.as_str()).unwrap_or_default().to_owned(),
         node: stats.name,
     };
@@ -101,10 +103,12 @@ async fn common<N: Node>(node: &N, families: &mut Families, with_sums: bool) {
     let stats = node.stats();
     let state = node.state();
     let now_ms = now_ms();
+    let census = node.census(Wanted::ALL.here()).await;
+    let own = census.queues.values().filter(|queue| queue.place.is_led);
     let counts = ObjectCounts {
-        connections: node.connections().await.len() as u64,
-        channels: node.channels().await.len() as u64,
-        consumers: node.consumers().await.len() as u64,
+        connections: census.connections.len() as u64,
+        channels: census.channels.len() as u64,
+        consumers: own.clone().map(|queue| queue.stats.consumers).sum(),
         queues: state.all_queues().count() as u64,
         exchanges: state.vhosts().map(|vhost| state.exchanges(&vhost.name).count() as u64).sum(),
     };
@@ -117,10 +121,13 @@ async fn common<N: Node>(node: &N, families: &mut Families, with_sums: bool) {
     aggregated::auth(families, &counters);
     if with_sums {
         let mut sums = QueueSums::default();
-        for queue in node.queue_stats().await.values() {
-            sums.add(queue);
-        }
+        own.for_each(|queue| sums.add(&queue.stats));
         aggregated::queues(families, &sums, now_ms);
+    }
+    let members = node.raft_members();
+    raft::node(families, &members);
+    if with_sums {
+        raft::sums(families, &members);
     }
 }
 
@@ -144,15 +151,29 @@ fn whole_node<N: Node>(node: &N, families: &mut Families, selection: &Selection)
 /// Families with a line per object.
 async fn objects<N: Node>(node: &N, families: &mut Families, selection: &Selection) {
     let wants = |family: &str| selection.families.iter().any(|name| name.starts_with(family));
-    if wants("queue_") {
-        let stats = node.queue_stats().await;
-        detailed::queues(families, &node.state(), &stats, selection);
+    let wanted = Wanted {
+        queues: wants("queue_"),
+        clients: wants("connection_coarse_metrics")
+            || wants("connection_metrics")
+            || wants("channel_"),
+        ..Wanted::ALL.here()
+    };
+    let census = node.census(wanted).await;
+    let state = node.state();
+    if wanted.queues {
+        // Those of other nodes are theirs to show.
+        let own = census.queues.into_iter().filter(|(_, queue)| queue.place.is_led);
+        let stats = own.map(|(id, queue)| (id, queue.stats)).collect();
+        detailed::queues(families, &state, &stats, selection);
     }
     if wants("connection_coarse_metrics") || wants("connection_metrics") {
-        detailed::connections(families, &node.connections().await);
+        detailed::connections(families, &census.connections);
     }
     if wants("channel_") {
-        detailed::channels(families, &node.channels().await);
+        detailed::channels(families, &census.channels);
+    }
+    if selection.families.contains("ra_metrics") {
+        raft::members(families, &state, &node.raft_members(), selection);
     }
 }
 

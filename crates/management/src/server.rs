@@ -27,6 +27,7 @@ use tower::ServiceExt as _;
 use crate::api::call::Api;
 use crate::clock::now_ms;
 use crate::http::failure::Failure;
+use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::sampler::{Board, Depth, INTERVAL, Sample};
 use crate::scrape;
@@ -187,28 +188,28 @@ async fn sample_for_ever<N: Node>(node: Arc<N>, rates: Arc<Board>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let sample = sample(node.as_ref()).await;
-        rates.push(sample);
+        if rates.is_watched() || node.other_nodes().is_empty() {
+            rates.push(sample(node.as_ref()).await);
+        }
     }
 }
 
-/// All totals of a node, now.
+/// All totals of the cluster, now.
 pub async fn sample<N: Node>(node: &N) -> Sample {
-    let counters = node.counters();
+    let census = node.census(Wanted::ALL).await;
     let mut depth = Depth::default();
     let mut queues = std::collections::BTreeMap::new();
-    for (id, stats) in node.queue_stats().await {
+    for (id, queue) in census.queues {
+        let stats = queue.stats;
         let own = Depth { ready: stats.ready, unsettled: stats.unsettled };
         depth.ready += own.ready;
         depth.unsettled += own.unsettled;
         queues.insert(id, (stats.counters, own));
     }
-    let connections = node.connections().await.into_iter();
-    let channels = node.channels().await.into_iter();
+    let (connections, channels) = (census.connections.iter(), census.channels.iter());
     Sample {
         at_ms: now_ms(),
-        messages: counters.messages,
-        churn: counters.churn,
+        nodes: census.nodes,
         node: node.stats(),
         depth,
         queues,
@@ -217,5 +218,6 @@ pub async fn sample<N: Node>(node: &N) -> Sample {
             .map(|one| (one.id, (one.received_bytes, one.sent_bytes)))
             .collect(),
         channels: channels.map(|one| ((one.connection, one.number), one.counters)).collect(),
+        ..Sample::default()
     }
 }

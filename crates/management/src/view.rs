@@ -8,5 +8,7 @@ pub mod consumer;
 pub mod counters;
 pub mod message;
 pub mod node;
+pub mod part;
 pub mod queue;
+pub mod raft;
 pub mod topology;

@@ -14,3 +14,5 @@ pub(crate) const METADATA: u8 = 5;
 pub(crate) const ANNOUNCEMENTS: u8 = 6;
 /// Questions about the cluster.
 pub(crate) const QUERIES: u8 = 7;
+/// What operators want to know of another node, or do to it.
+pub(crate) const INQUIRIES: u8 = 8;

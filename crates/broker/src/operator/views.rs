@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use amqp::server::ConnectionStatus;
 use management::view::connection::{ChannelInfo, ConnectionInfo, ConnectionState, TlsInfo};
-use management::view::consumer::{ConsumerActivity, ConsumerInfo};
 use management::view::counters::{
     AuthCounters, ChurnCounters, DeadLetterCounters, ExchangeCounters, GlobalCounters,
     MessageCounters, MessageSizes,
@@ -17,7 +16,7 @@ use management::view::queue::{QueueState, QueueStats};
 
 use crate::connections::Record;
 use crate::limits::usage;
-use crate::node::Node;
+use crate::node::{Node, tool_name};
 use crate::shard;
 use crate::shard::view::QueueView;
 use crate::totals::Counters;
@@ -109,12 +108,19 @@ async fn statuses(node: &Node) -> Vec<(Arc<Record>, ConnectionStatus)> {
     statuses
 }
 
-pub(super) async fn connections(node: &Node) -> Vec<ConnectionInfo> {
-    let statuses = statuses(node).await;
-    statuses.into_iter().map(|(record, status)| connection(&record, status)).collect()
+/// Connections and their channels.
+pub(super) async fn clients(node: &Node) -> (Vec<ConnectionInfo>, Vec<ChannelInfo>) {
+    let own = tool_name(&node.config.node.name);
+    let mut connections = Vec::new();
+    let mut channels = Vec::new();
+    for (record, status) in statuses(node).await {
+        channels.extend(channels_of(&own, &record, &status));
+        connections.push(connection(&own, &record, status));
+    }
+    (connections, channels)
 }
 
-fn connection(record: &Record, status: ConnectionStatus) -> ConnectionInfo {
+fn connection(own: &str, record: &Record, status: ConnectionStatus) -> ConnectionInfo {
     let session = status.session;
     let state = match session.state {
         "blocked" => ConnectionState::Blocked,
@@ -125,6 +131,7 @@ fn connection(record: &Record, status: ConnectionStatus) -> ConnectionInfo {
     };
     ConnectionInfo {
         id: record.id,
+        node: own.to_owned(),
         name: record.name.clone(),
         vhost: session.vhost,
         user: session.user,
@@ -154,70 +161,33 @@ fn connection(record: &Record, status: ConnectionStatus) -> ConnectionInfo {
     }
 }
 
-pub(super) async fn channels(node: &Node) -> Vec<ChannelInfo> {
-    let mut channels = Vec::new();
-    for (record, status) in statuses(node).await {
-        for channel in status.session.channels {
-            channels.push(ChannelInfo {
-                connection: record.id,
-                connection_name: record.name.clone(),
-                peer_host: record.peer.remote.ip().to_string(),
-                peer_port: record.peer.remote.port(),
-                number: channel.number,
-                user: status.session.user.clone(),
-                vhost: status.session.vhost.clone(),
-                confirm: channel.confirm,
-                transactional: channel.transactional,
-                in_flow: status.is_throttled,
-                consumers: u32::try_from(channel.consumers.len()).unwrap_or(u32::MAX),
-                prefetch_count: u32::from(channel.prefetch),
-                global_prefetch_count: channel.global_prefetch,
-                unacknowledged: channel.unsettled as u64,
-                unconfirmed: channel.unconfirmed,
-                uncommitted: channel.uncommitted as u64,
-                acks_uncommitted: channel.uncommitted_settlements as u64,
-                idle_since_ms: None,
-                counters: MessageCounters::default(),
-            });
-        }
-    }
-    channels
-}
-
-pub(super) async fn consumers(node: &Node) -> Vec<ConsumerInfo> {
-    let state = node.router.state();
-    let records: BTreeMap<_, _> =
-        node.connections.all().into_iter().map(|record| (record.id, record)).collect();
-    let mut consumers = Vec::new();
-    for queue in node.views().await {
-        let Some(known) = state.queue_by_id(queue.id) else { continue };
-        let single_active = state.effective_queue(known).single_active_consumer;
-        for consumer in queue.consumers {
-            let Some(record) = records.get(&consumer.connection) else { continue };
-            let activity = match (single_active, queue.active == Some(consumer.id)) {
-                (false, _) => ConsumerActivity::Up,
-                (true, true) => ConsumerActivity::SingleActive,
-                (true, false) => ConsumerActivity::Waiting,
-            };
-            consumers.push(ConsumerInfo {
-                tag: consumer.tag,
-                vhost: known.vhost.to_string(),
-                queue: known.name.to_string(),
-                ack_required: !consumer.no_ack,
-                exclusive: consumer.exclusive,
-                prefetch_count: u32::from(consumer.prefetch),
-                arguments: consumer.arguments,
-                activity,
-                timeout_ms: consumer.timeout,
-                channel: consumer.channel,
-                connection_name: record.name.clone(),
-                peer_host: record.peer.remote.ip().to_string(),
-                peer_port: record.peer.remote.port(),
-                user: consumer.user.to_string(),
-            });
-        }
-    }
-    consumers
+fn channels_of(
+    own: &str,
+    record: &Record,
+    status: &ConnectionStatus,
+) -> impl Iterator<Item = ChannelInfo> {
+    status.session.channels.iter().map(|channel| ChannelInfo {
+        node: own.to_owned(),
+        connection: record.id,
+        connection_name: record.name.clone(),
+        peer_host: record.peer.remote.ip().to_string(),
+        peer_port: record.peer.remote.port(),
+        number: channel.number,
+        user: status.session.user.clone(),
+        vhost: status.session.vhost.clone(),
+        confirm: channel.confirm,
+        transactional: channel.transactional,
+        in_flow: status.is_throttled,
+        consumers: u32::try_from(channel.consumers.len()).unwrap_or(u32::MAX),
+        prefetch_count: u32::from(channel.prefetch),
+        global_prefetch_count: channel.global_prefetch,
+        unacknowledged: channel.unsettled as u64,
+        unconfirmed: channel.unconfirmed,
+        uncommitted: channel.uncommitted as u64,
+        acks_uncommitted: channel.uncommitted_settlements as u64,
+        idle_since_ms: None,
+        counters: MessageCounters::default(),
+    })
 }
 
 pub(super) fn counters(node: &Node) -> GlobalCounters {
@@ -260,8 +230,8 @@ pub(super) fn node_stats(node: &Node) -> NodeStats {
     let stopping = node.stopping.load(Ordering::Acquire);
     let connections = node.connections.count() as u64;
     NodeStats {
-        // Tools take node names apart at the '@'.
-        name: format!("leveret@{}", config.node.name),
+        name: tool_name(&config.node.name),
+        cluster_name: node.cluster_name(),
         started_at_ms: node.started_at_ms,
         serving: !stopping && node.is_joined(),
         draining: stopping,
@@ -337,7 +307,7 @@ pub(super) fn other_nodes(node: &Node) -> Vec<OtherNode> {
         OtherNode {
             running: link.is_some_and(|link| link.up.is_some()),
             error: link.and_then(|link| link.error.clone()),
-            name: format!("leveret@{name}"),
+            name: tool_name(&name),
         }
     };
     names.into_iter().map(other).collect()

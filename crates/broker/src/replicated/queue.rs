@@ -336,9 +336,8 @@ impl ClusterQueue {
     }
 
     pub(crate) fn dead_lettered(&mut self, desk: &mut Desk, seq: Seq) {
-        match &mut self.replica {
-            Some(replica) => replica.dead_lettered(desk, &self.profile, seq),
-            None => {}
+        if let Some(replica) = &mut self.replica {
+            replica.dead_lettered(desk, &self.profile, seq);
         }
     }
 
@@ -472,19 +471,17 @@ impl ClusterQueue {
             persistent: queue.ready() + queue.unsettled(),
             consumers,
             active: queue.active(),
+            term: self.led_in(),
+            voters: self.voters.clone(),
+            learners: self.learners.clone(),
             counters: replica.counters(),
             used_at: self.used_at.0,
             ..QueueView::empty(self.profile.id)
         }
     }
 
-    /// Who leads it, as this node knows.
-    pub(crate) fn leader(&self) -> Option<Leader> {
-        self.client.leader()
-    }
-
-    /// Its members, as this node's member knows them.
-    pub(crate) fn members(&self) -> (&[NodeId], &[NodeId]) {
-        (&self.voters, &self.learners)
+    /// The term in which this node leads it, if it does.
+    pub(crate) fn led_in(&self) -> Option<u64> {
+        self.replica.as_ref().and_then(Replica::led_in)
     }
 }

@@ -127,9 +127,9 @@ impl Replica {
         &self.machine
     }
 
-    /// Whether this member leads.
-    pub(crate) fn leads(&self) -> bool {
-        self.leading.is_some()
+    /// The term in which it leads, if it does.
+    pub(crate) fn led_in(&self) -> Option<u64> {
+        self.leading.as_ref().map(|leading| leading.term)
     }
 
     /// Why it has stopped, if it has: then it is read-only.
@@ -354,7 +354,7 @@ impl Replica {
             // The state itself is what is kept.
             Effect::Noted { .. } => {}
             Effect::Demand { consumer } => {
-                self.tell_consumer(queue, consumer, Item::Demand { consumer })
+                self.tell_consumer(queue, consumer, Item::Demand { consumer });
             }
             Effect::GrantUnused { consumer, count } => {
                 self.tell_consumer(queue, consumer, Item::GrantUnused { consumer, count });

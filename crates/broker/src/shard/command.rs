@@ -100,8 +100,8 @@ pub(crate) enum Command {
     DeadLettered { queue: QueueId, seq: Seq },
     /// A look at one queue.
     View { queue: QueueId, answer: oneshot::Sender<Option<QueueView>> },
-    /// A look at everything.
-    ViewAll { answer: oneshot::Sender<ShardView> },
+    /// A look at everything, `copies` of queues that others lead included if wanted.
+    ViewAll { copies: bool, answer: oneshot::Sender<ShardView> },
     /// Stop after this; everything that was handed to the journal stays handed.
     /// The answer: up to which message each queue may have handed out.
     Stop { answer: oneshot::Sender<Vec<(QueueId, Seq)>> },

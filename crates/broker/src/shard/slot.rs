@@ -445,6 +445,9 @@ impl Slot {
             persistent: if self.profile.durable { messages } else { 0 },
             consumers: self.consumers.iter().map(|one| one.view.clone()).collect(),
             active: self.active,
+            term: None,
+            voters: Vec::new(),
+            learners: Vec::new(),
             counters: self.counters,
             used_at: self.used_at.0,
         }

@@ -2,7 +2,7 @@
 
 use amq_protocol_types::FieldTable;
 use amqp::request::ChannelId;
-use model::id::{ConnectionId, ConsumerId, QueueId};
+use model::id::{ConnectionId, ConsumerId, NodeId, QueueId};
 
 use crate::totals::Counters;
 
@@ -20,6 +20,11 @@ pub(crate) struct QueueView {
     pub(crate) persistent: u64,
     pub(crate) consumers: Vec<ConsumerView>,
     pub(crate) active: Option<ConsumerId>,
+    /// Of a quorum queue: the term in which this node leads it, if it does.
+    pub(crate) term: Option<u64>,
+    /// Of a quorum queue: its members with and without a vote.
+    pub(crate) voters: Vec<NodeId>,
+    pub(crate) learners: Vec<NodeId>,
     pub(crate) counters: Counters,
     /// When it last did anything, in milliseconds since the Unix epoch.
     pub(crate) used_at: u64,
@@ -39,6 +44,9 @@ impl QueueView {
             persistent: 0,
             consumers: Vec::new(),
             active: None,
+            term: None,
+            voters: Vec::new(),
+            learners: Vec::new(),
             counters: Counters::default(),
             used_at: 0,
         }

@@ -32,6 +32,30 @@ fn the_nodes_of_the_cluster_are_listed() {
 }
 
 #[test]
+fn members_of_quorum_queues_are_shown_and_led() {
+    let members = r#"[{"Node Name":"leveret@a","Raft State":"leader","Membership":"voter",
+        "Last Log Index":4,"Last Written":4,"Last Applied":3,"Commit Index":3,"Snapshot Index":0,
+        "Term":2,"Machine Version":1}]"#;
+    let (exit, out, _, asked) = check(&["-q", "quorum_status", "q/1"], &[(200, members)]);
+    assert_eq!(
+        (exit, out.as_str()),
+        (Exit::Done, "leveret@a\tleader\tvoter\t4\t4\t3\t3\t0\t2\t1\n")
+    );
+    assert_eq!(asked, ["GET /api/queues/quorum/%2F/q%2F1/status"]);
+    let line = ["transfer_leadership", "q", "leveret@b", "--vhost", "v"];
+    let (exit, _, _, asked) = check(&line, &[(204, "")]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(asked, ["PUT /api/queues/quorum/v/q/leader {\"node\":\"leveret@b\"}"]);
+    let failed = [(503, r#"{"status":"failed","reason":"no leader","queues":[]}"#)];
+    let line = ["check_for_quorum_queues_without_an_elected_leader", "^a", "-p", "v"];
+    let (exit, _, err, asked) = check(&line, &failed);
+    assert_eq!(exit, Exit::Unavailable);
+    assert!(err.contains("no leader"), "{err}");
+    let path = "health/checks/quorum-queues-without-elected-leaders/vhost/v/pattern/%5Ea";
+    assert_eq!(asked, [format!("GET /api/{path}")]);
+}
+
+#[test]
 fn queues_are_listed() {
     let answers = [(200, r#"[{"name":"q","messages":3,"consumers":1}]"#)];
     let (exit, out, _, asked) = check(&["list_queues"], &answers);

@@ -110,7 +110,7 @@ impl<N: Node> Api<N> {
             return Ok(self.login(&bytes, peer)?.into_response());
         }
         if resource.is_open() {
-            return Ok(super::health::open(self.node.as_ref(), &resource).await?.into_response());
+            return Ok(super::health::open(self.node.as_ref(), &resource)?.into_response());
         }
         let user = self.authenticate(&parts.headers, peer)?;
         let bytes = read(body, BODY_MAX).await?;
@@ -123,7 +123,11 @@ impl<N: Node> Api<N> {
         };
         let call = Call {
             node: self.node.as_ref(),
-            rates: self.rates.read(),
+            // Probes do not look at rates.
+            rates: match resource {
+                Resource::Health(_) => self.rates.read(),
+                _ => self.rates.look(),
+            },
             state,
             user,
             query,

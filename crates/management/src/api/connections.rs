@@ -7,6 +7,7 @@ use super::{consumers, overview, stats};
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::{list, table};
+use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::sampler::{Rates, details};
 use crate::view::connection::{ChannelInfo, ConnectionInfo};
@@ -19,7 +20,7 @@ pub(super) async fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Ou
     if let Some(vhost) = vhost {
         call.visible(vhost)?;
     }
-    let mut connections = call.node.connections().await;
+    let mut connections = call.node.census(Wanted::CLIENTS).await.connections;
     connections.retain(|connection| {
         call.sees_client(&connection.user) && vhost.is_none_or(|name| connection.vhost == name)
     });
@@ -29,7 +30,7 @@ pub(super) async fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Ou
 /// `GET /connections/username/USER`.
 pub(super) async fn list_user<N: Node>(call: &Call<'_, N>, user: &str) -> Outcome<Answer> {
     call.client_visible(user)?;
-    let mut connections = call.node.connections().await;
+    let mut connections = call.node.census(Wanted::CLIENTS).await.connections;
     connections.retain(|connection| connection.user == user);
     respond(call, &connections)
 }
@@ -37,8 +38,7 @@ pub(super) async fn list_user<N: Node>(call: &Call<'_, N>, user: &str) -> Outcom
 /// `GET /connections/NAME`.
 pub(super) async fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     let connection = find(call, name).await?;
-    let node = call.node.stats().name;
-    Ok(list::one(show(&connection, &node, &call.rates), &call.query))
+    Ok(list::one(show(&connection, &call.rates), &call.query))
 }
 
 /// `DELETE /connections/NAME`; the header `X-Reason` becomes the text of the close.
@@ -47,7 +47,7 @@ pub(super) async fn close<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<An
     if call.by() != connection.user {
         call.administrator()?;
     }
-    call.node.close_connection(name, reason(call));
+    call.node.close_connection(name, reason(call)).await;
     Ok(Answer::Done)
 }
 
@@ -56,9 +56,9 @@ pub(super) async fn close_user<N: Node>(call: &Call<'_, N>, user: &str) -> Outco
     if call.by() != user {
         call.administrator()?;
     }
-    for connection in call.node.connections().await {
+    for connection in call.node.census(Wanted::CLIENTS).await.connections {
         if connection.user == user {
-            call.node.close_connection(&connection.name, reason(call));
+            call.node.close_connection(&connection.name, reason(call)).await;
         }
     }
     Ok(Answer::Done)
@@ -67,7 +67,7 @@ pub(super) async fn close_user<N: Node>(call: &Call<'_, N>, user: &str) -> Outco
 /// `GET /connections/NAME/channels`.
 pub(super) async fn channels_of<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     let connection = find(call, name).await?;
-    let mut channels = call.node.channels().await;
+    let mut channels = call.node.census(Wanted::CLIENTS).await.channels;
     channels.retain(|channel| channel.connection == connection.id);
     respond_channels(call, &channels)
 }
@@ -77,7 +77,7 @@ pub(super) async fn channels<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -
     if let Some(vhost) = vhost {
         call.visible(vhost)?;
     }
-    let mut channels = call.node.channels().await;
+    let mut channels = call.node.census(Wanted::CLIENTS).await.channels;
     channels.retain(|channel| {
         call.sees_client(&channel.user) && vhost.is_none_or(|name| channel.vhost == name)
     });
@@ -86,16 +86,18 @@ pub(super) async fn channels<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -
 
 /// `GET /channels/NAME`.
 pub(super) async fn channel<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    let channels = call.node.channels().await;
-    let channel =
-        channels.iter().find(|channel| channel.name() == name).ok_or_else(Failure::not_found)?;
+    let census = call.node.census(Wanted::ALL).await;
+    let channel = census
+        .channels
+        .iter()
+        .find(|channel| channel.name() == name)
+        .ok_or_else(Failure::not_found)?;
     call.client_visible(&channel.user)?;
-    let node = call.node.stats().name;
-    let own = call.node.consumers().await.into_iter().filter(|consumer| {
+    let own = census.consumers.iter().filter(|consumer| {
         consumer.connection_name == channel.connection_name && consumer.channel == channel.number
     });
-    let shown: Value = own.map(|consumer| consumers::show(&consumer, &node)).collect();
-    let mut item = show_channel(channel, &node, &call.rates);
+    let shown: Value = own.map(consumers::show).collect();
+    let mut item = show_channel(channel, &call.rates);
     item["consumer_details"] = shown;
     item["publishes"] = json!([]);
     item["deliveries"] = json!([]);
@@ -107,7 +109,7 @@ fn reason<'a, N>(call: &'a Call<'_, N>) -> &'a str {
 }
 
 async fn find<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<ConnectionInfo> {
-    let connections = call.node.connections().await;
+    let connections = call.node.census(Wanted::CLIENTS).await.connections;
     let found = connections.into_iter().find(|connection| connection.name == name);
     let found = found.ok_or_else(Failure::not_found)?;
     call.client_visible(&found.user)?;
@@ -115,27 +117,25 @@ async fn find<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<ConnectionInfo
 }
 
 fn respond<N: Node>(call: &Call<'_, N>, connections: &[ConnectionInfo]) -> Outcome<Answer> {
-    let node = call.node.stats().name;
     let rates = &*call.rates;
-    let show = |connection: &ConnectionInfo| show(connection, &node, rates);
+    let show = |connection: &ConnectionInfo| show(connection, rates);
     list::respond(connections.iter().map(show), &call.query)
 }
 
 fn respond_channels<N: Node>(call: &Call<'_, N>, channels: &[ChannelInfo]) -> Outcome<Answer> {
-    let node = call.node.stats().name;
     let rates = &*call.rates;
-    let show = |channel: &ChannelInfo| show_channel(channel, &node, rates);
+    let show = |channel: &ChannelInfo| show_channel(channel, rates);
     list::respond(channels.iter().map(show), &call.query)
 }
 
-fn show(connection: &ConnectionInfo, node: &str, rates: &Rates) -> Value {
+fn show(connection: &ConnectionInfo, rates: &Rates) -> Value {
     let id = connection.id;
     let received = rates.of(|sample| sample.connections.get(&id).map(|bytes| bytes.0));
     let sent = rates.of(|sample| sample.connections.get(&id).map(|bytes| bytes.1));
     let client_properties = table::to_json(&connection.client_properties);
     let mut item = json!({
         "name": connection.name,
-        "node": node,
+        "node": connection.node,
         "vhost": connection.vhost,
         "user": connection.user,
         "user_who_performed_action": connection.user,
@@ -185,12 +185,12 @@ fn show(connection: &ConnectionInfo, node: &str, rates: &Rates) -> Value {
     item
 }
 
-fn show_channel(channel: &ChannelInfo, node: &str, rates: &Rates) -> Value {
+fn show_channel(channel: &ChannelInfo, rates: &Rates) -> Value {
     let key = (channel.connection, channel.number);
     let mut item = json!({
         "name": channel.name(),
         "number": channel.number,
-        "node": node,
+        "node": channel.node,
         "vhost": channel.vhost,
         "user": channel.user,
         "user_who_performed_action": channel.user,

@@ -6,6 +6,7 @@ use super::call::Call;
 use crate::http::answer::Answer;
 use crate::http::failure::Outcome;
 use crate::http::{list, table};
+use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::view::consumer::ConsumerInfo;
 
@@ -14,17 +15,16 @@ pub(super) async fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Ou
     if let Some(vhost) = vhost {
         call.visible(vhost)?;
     }
-    let node = call.node.stats().name;
-    let mut consumers = call.node.consumers().await;
+    let mut consumers = call.node.census(Wanted::QUEUES).await.consumers;
     consumers.retain(|consumer| match vhost {
         Some(name) => consumer.vhost == name,
         None => call.sees(&consumer.vhost),
     });
-    list::respond(consumers.iter().map(|consumer| show(consumer, &node)), &call.query)
+    list::respond(consumers.iter().map(show), &call.query)
 }
 
 /// A consumer as it is listed.
-pub(super) fn show(consumer: &ConsumerInfo, node: &str) -> Value {
+pub(super) fn show(consumer: &ConsumerInfo) -> Value {
     json!({
         "consumer_tag": consumer.tag,
         "active": consumer.activity.is_active(),
@@ -40,7 +40,7 @@ pub(super) fn show(consumer: &ConsumerInfo, node: &str) -> Value {
             "name": format!("{} ({})", consumer.connection_name, consumer.channel),
             "number": consumer.channel,
             "connection_name": consumer.connection_name,
-            "node": node,
+            "node": consumer.node,
             "peer_host": consumer.peer_host,
             "peer_port": consumer.peer_port,
             "user": consumer.user,

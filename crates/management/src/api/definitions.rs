@@ -31,7 +31,7 @@ pub(super) fn export<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     let state = &call.state;
     let all: Vec<String> = state.vhosts().map(|vhost| vhost.name.to_string()).collect();
     let mut item = header(call, "cluster");
-    item["original_cluster_name"] = json!(super::nodes::name_of_cluster(state, &call.node.stats()));
+    item["original_cluster_name"] = json!(call.node.stats().cluster_name);
     item["users"] = state.users().map(|user| users::show(call, user)).collect();
     item["vhosts"] = state.vhosts().map(|vhost| vhosts::definition(vhost)).collect();
     item["global_parameters"] =

@@ -7,7 +7,7 @@ use super::call::Call;
 use super::resource::Resource;
 use super::{
     bindings, connections, consumers, definitions, exchanges, features, health, limits, messages,
-    nodes, overview, parameters, permissions, policies, queues, users, vhosts,
+    nodes, overview, parameters, permissions, policies, queues, quorum, users, vhosts,
 };
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
@@ -105,7 +105,8 @@ pub(super) async fn dispatch<N: Node>(
         (R::QueueContents(vhost, name), Delete) => queues::purge(call, vhost, name).await,
         (R::QueueGet(vhost, name), Post) => messages::get(call, vhost, name).await,
         (R::QueueActions(vhost, name), Post) => queues::act(call, vhost, name),
-        (R::QuorumStatus(vhost, name), Get) => queues::quorum_status(call, vhost, name),
+        (R::QuorumStatus(vhost, name), Get) => quorum::status(call, vhost, name).await,
+        (R::QuorumLeader(vhost, name), Put) => quorum::transfer(call, vhost, name).await,
         (R::Bindings(vhost), Get) => bindings::list(call, vhost.as_deref()),
         (R::BindingsBetween(ends), Get) => bindings::between(call, ends),
         (R::BindingsBetween(ends), Post) => bindings::post(call, ends).await,
@@ -163,7 +164,7 @@ pub(super) async fn dispatch<N: Node>(
         }
         (R::Aliveness(vhost), Get) => health::aliveness(call, vhost),
         (R::OldHealth, Get) => Ok(health::old(call)),
-        (R::Health(path), Get) => health::check(call, path),
+        (R::Health(path), Get) => health::check(call, path).await,
         _ => Err(Failure::method_not_allowed()),
     }
 }

@@ -1,6 +1,10 @@
 //! Health checks: 200 `{"status":"ok"}`, or 503 `{"status":"failed","reason":...}`.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
+use metadata::objects::queue::{Queue, QueueKind};
+use regex::RegexBuilder;
 use serde_json::{Value, json};
 
 use super::call::Call;
@@ -8,12 +12,13 @@ use super::resource::Resource;
 use crate::clock::now_ms;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
+use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::version;
 use crate::view::node::NodeStats;
 
 /// Checks for everybody: probes carry no credentials.
-pub(super) async fn open<N: Node>(node: &N, resource: &Resource) -> Outcome<Answer> {
+pub(super) fn open<N: Node>(node: &N, resource: &Resource) -> Outcome<Answer> {
     let path = match resource {
         Resource::Version => return Ok(Answer::Json(Value::from(version::COMPATIBLE))),
         Resource::Auth => return Ok(Answer::Json(json!({"oauth_enabled": false}))),
@@ -27,15 +32,15 @@ pub(super) async fn open<N: Node>(node: &N, resource: &Resource) -> Outcome<Answ
         } else {
             failed("this rabbit is not in service", json!({}))
         }),
-        ["ready-to-serve-clients"] => Ok(ready(node, &stats).await),
-        ["below-node-connection-limit"] => Ok(below_limit(node, &stats).await),
+        ["ready-to-serve-clients"] => Ok(ready(&stats)),
+        ["below-node-connection-limit"] => Ok(below_limit(&stats)),
         ["reached-target-cluster-size"] => Ok(cluster_size(node)),
         _ => Err(Failure::not_found()),
     }
 }
 
 /// `GET /health/checks/...` with credentials.
-pub(super) fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outcome<Answer> {
+pub(super) async fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outcome<Answer> {
     let stats = call.node.stats();
     Ok(match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["alarms"] => alarms(&stats, "There are alarms in effect in the cluster"),
@@ -44,12 +49,8 @@ pub(super) fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outcome<Ans
         ["protocol-listener", protocols] => protocol_listener(&stats, protocols),
         ["certificate-expiration", within, unit] => certificates(&stats, within, unit)?,
         ["virtual-hosts"] => ok(json!({})),
-        ["node-is-quorum-critical"] => quorum_critical(call.node),
-        ["quorum-queues-without-elected-leaders", "all-vhosts", ..] => ok(json!({})),
-        ["quorum-queues-without-elected-leaders", "vhost", vhost, ..] => {
-            call.exists(vhost)?;
-            ok(json!({}))
-        }
+        ["node-is-quorum-critical"] => quorum_critical(call).await,
+        ["quorum-queues-without-elected-leaders", rest @ ..] => leaderless(call, rest).await?,
         ["metadata-store", "initialized"] | ["metadata-store", "initialized", "with-data"] => {
             if stats.serving {
                 ok(json!({}))
@@ -77,11 +78,32 @@ fn cluster_size<N: Node>(node: &N) -> Answer {
     }
 }
 
-/// Whether the others could go on without this node.
-fn quorum_critical<N: Node>(node: &N) -> Answer {
-    let (online, nodes) = running(node);
+/// Whether the others could go on without this node: with the topology, and with each quorum queue
+/// that it has a member of.
+async fn quorum_critical<N: Node>(call: &Call<'_, N>) -> Answer {
+    let (online, nodes) = running(call.node);
     if nodes == 1 {
         return ok(json!({"reason": "single node cluster"}));
+    }
+    let own = call.node.stats().name;
+    let census = call.node.census(Wanted::QUEUES).await;
+    let critical = |queue: &Queue| {
+        census.queues.get(&queue.id).is_some_and(|sight| {
+            let (voters, voting) = sight.place.votes;
+            sight.place.online.contains(&own) && voting <= voters / 2 + 1
+        })
+    };
+    let queues: Vec<Value> = call
+        .state
+        .all_queues()
+        .filter(|queue| queue.kind == QueueKind::Quorum && critical(queue))
+        .map(|queue| name(queue))
+        .collect();
+    if !queues.is_empty() {
+        return failed(
+            "There are quorum queues that would lose their quorum if the target node is shut down",
+            json!({ "queues": queues }),
+        );
     }
     if online - 1 > nodes / 2 {
         return ok(json!({}));
@@ -90,6 +112,60 @@ fn quorum_critical<N: Node>(node: &N) -> Answer {
         "without this node there is no majority for changes of the topology",
         json!({"queues": []}),
     )
+}
+
+/// `GET .../quorum-queues-without-elected-leaders/all-vhosts/[pattern/PATTERN]`, or
+/// `.../vhost/VHOST/[pattern/PATTERN]`.
+async fn leaderless<N: Node>(call: &Call<'_, N>, path: &[&str]) -> Outcome<Answer> {
+    let (vhost, pattern) = match path {
+        ["all-vhosts"] => (None, ".*"),
+        ["all-vhosts", pattern] | ["all-vhosts", "pattern", pattern] => (None, *pattern),
+        ["vhost", vhost] => (Some(*vhost), ".*"),
+        ["vhost", vhost, pattern] | ["vhost", vhost, "pattern", pattern] => {
+            (Some(*vhost), *pattern)
+        }
+        _ => return Err(Failure::not_found()),
+    };
+    if let Some(vhost) = vhost {
+        call.exists(vhost)?;
+    }
+    let pattern = RegexBuilder::new(pattern)
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|error| Failure::bad_request(format!("invalid pattern: {error}")))?;
+    let wanted = |queue: &&Arc<Queue>| {
+        queue.kind == QueueKind::Quorum
+            && vhost.is_none_or(|vhost| *queue.vhost == *vhost)
+            && call.sees(&queue.vhost)
+            && pattern.is_match(&queue.name)
+    };
+    if !call.state.all_queues().any(|queue| wanted(&queue)) {
+        return Ok(ok(json!({})));
+    }
+    let census = call.node.census(Wanted::QUEUES).await;
+    let is_led =
+        |queue: &Queue| census.queues.get(&queue.id).is_none_or(|sight| sight.place.is_led);
+    let queues: Vec<Value> = call
+        .state
+        .all_queues()
+        .filter(|queue| wanted(queue) && !is_led(queue))
+        .map(|queue| name(queue))
+        .collect();
+    Ok(if queues.is_empty() {
+        ok(json!({}))
+    } else {
+        failed("Detected quorum queues without an elected leader", json!({ "queues": queues }))
+    })
+}
+
+/// A queue as health checks name it.
+fn name(queue: &Queue) -> Value {
+    json!({
+        "readable_name": format!("queue '{}' in vhost '{}'", queue.name, queue.vhost),
+        "name": &*queue.name,
+        "virtual_host": &*queue.vhost,
+        "type": queue.kind.as_str(),
+    })
 }
 
 /// `GET /aliveness-test/VHOST`: as in RabbitMQ 4, only whether the virtual host is there.
@@ -206,30 +282,28 @@ fn certificates(stats: &NodeStats, within: &str, unit: &str) -> Outcome<Answer> 
     })
 }
 
-async fn ready<N: Node>(node: &N, stats: &NodeStats) -> Answer {
+fn ready(stats: &NodeStats) -> Answer {
     if !stats.serving || stats.draining {
         return failed("the node is booting or in maintenance mode", json!({}));
     }
     if !stats.listeners.iter().any(|listener| listener.protocol.starts_with("amqp")) {
         return failed("there are no active listeners for AMQP clients", json!({}));
     }
-    if !is_below_limit(node, stats).await.0 {
+    if !is_below_limit(stats) {
         return failed("node connection limit is reached", json!({}));
     }
     ok(json!({}))
 }
 
-async fn below_limit<N: Node>(node: &N, stats: &NodeStats) -> Answer {
-    match is_below_limit(node, stats).await {
-        (true, connections) => ok(json!({ "connections": connections })),
-        (false, connections) => {
-            failed("node connection limit is reached", json!({ "connections": connections }))
-        }
+fn below_limit(stats: &NodeStats) -> Answer {
+    let count = json!({ "connections": stats.sockets_used });
+    if is_below_limit(stats) {
+        ok(count)
+    } else {
+        failed("node connection limit is reached", count)
     }
 }
 
-async fn is_below_limit<N: Node>(node: &N, stats: &NodeStats) -> (bool, usize) {
-    let connections = node.connections().await.len();
-    let below = stats.connection_limit.is_none_or(|limit| (connections as u64) < limit);
-    (below, connections)
+fn is_below_limit(stats: &NodeStats) -> bool {
+    stats.connection_limit.is_none_or(|limit| stats.sockets_used < limit)
 }

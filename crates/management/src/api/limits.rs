@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::users;
 use crate::http::answer::Answer;
-use crate::http::body::missing;
+use crate::http::body::{Body, missing};
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
 use crate::node::Node;
@@ -65,6 +65,42 @@ pub(super) async fn delete_vhost<N: Node>(
         let command = Command::DeleteVhostLimit { vhost: vhost.into(), limit: Some(limit) };
         call.node.submit(command, call.by()).await?;
     }
+    Ok(Answer::Done)
+}
+
+/// `PUT /parameters/vhost-limits/VHOST/limits`: these limits and no others.
+pub(super) async fn put_all<N: Node>(
+    call: &Call<'_, N>,
+    vhost: &str,
+    limits: &Body,
+) -> Outcome<Answer> {
+    call.administrator()?;
+    let mut wanted = Vec::new();
+    for name in limits.names() {
+        let value = limits.integer(name)?.ok_or_else(|| missing(name))?;
+        wanted.push((vhost_limit(name)?, value));
+    }
+    let before: Vec<VhostLimit> = call.state.vhost_limits(vhost).map(|(limit, _)| limit).collect();
+    let is_new = before.is_empty();
+    for limit in before.into_iter().filter(|limit| wanted.iter().all(|(one, _)| one != limit)) {
+        let command = Command::DeleteVhostLimit { vhost: vhost.into(), limit: Some(limit) };
+        call.node.submit(command, call.by()).await?;
+    }
+    for (limit, value) in wanted {
+        let command = Command::PutVhostLimit { vhost: vhost.into(), limit, value };
+        call.node.submit(command, call.by()).await?;
+    }
+    Ok(Answer::put(is_new))
+}
+
+/// `DELETE /parameters/vhost-limits/VHOST/limits`.
+pub(super) async fn delete_all<N: Node>(call: &Call<'_, N>, vhost: &str) -> Outcome<Answer> {
+    call.administrator()?;
+    if call.state.vhost_limits(vhost).next().is_none() {
+        return Err(Failure::not_found());
+    }
+    let command = Command::DeleteVhostLimit { vhost: vhost.into(), limit: None };
+    call.node.submit(command, call.by()).await?;
     Ok(Answer::Done)
 }
 

@@ -2,7 +2,6 @@
 
 use metadata::command::Command;
 use metadata::objects::parameter::GlobalParameter;
-use metadata::state::State;
 use serde_json::{Map, Value, json};
 
 use super::call::Call;
@@ -10,6 +9,7 @@ use crate::clock::now_ms;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
+use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::sampler::{Rates, details};
 use crate::version;
@@ -41,9 +41,9 @@ pub(super) async fn memory<N: Node>(
 ) -> Outcome<Answer> {
     call.monitor()?;
     let stats = named(call, name)?;
-    let queues = call.node.queue_stats().await;
-    let queue_procs: u64 = queues.values().map(|queue| queue.memory).sum();
-    let bodies: u64 = queues.values().map(|queue| queue.in_memory_bytes).sum();
+    let queues = call.node.census(Wanted::QUEUES.here()).await.queues;
+    let queue_procs: u64 = queues.values().map(|queue| queue.stats.memory).sum();
+    let bodies: u64 = queues.values().map(|queue| queue.stats.in_memory_bytes).sum();
     let total = stats.memory_used;
     let queue_procs = queue_procs.min(total);
     let bodies = bodies.min(total - queue_procs);
@@ -106,7 +106,7 @@ fn percent(part: u64, total: u64) -> u64 {
 
 /// `GET /cluster-name`.
 pub(super) fn cluster_name<N: Node>(call: &Call<'_, N>) -> Answer {
-    Answer::Json(json!({"name": name_of_cluster(&call.state, &call.node.stats())}))
+    Answer::Json(json!({"name": call.node.stats().cluster_name}))
 }
 
 /// `PUT /cluster-name`.
@@ -130,13 +130,6 @@ pub(super) fn auth_attempts<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<
         "auth_attempts_failed": auth.failed,
         "auth_attempts_succeeded": auth.succeeded,
     }])))
-}
-
-/// The cluster's name; until it gets one, its first node's.
-pub(super) fn name_of_cluster(state: &State, stats: &NodeStats) -> String {
-    let parameter = state.global_parameter("cluster_name");
-    let name = parameter.and_then(|parameter| parameter.value.as_str());
-    name.unwrap_or(&stats.name).to_owned()
 }
 
 fn named<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<NodeStats> {

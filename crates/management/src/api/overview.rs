@@ -7,10 +7,11 @@ use super::{nodes, stats};
 use crate::http::answer::Answer;
 use crate::http::failure::Outcome;
 use crate::http::list;
+use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::sampler::{Depth, Rates, Sample, details};
 use crate::version;
-use crate::view::counters::ChurnCounters;
+use crate::view::counters::{ChurnCounters, MessageCounters};
 
 /// A total by name.
 type Churn = (&'static str, fn(&ChurnCounters) -> u64);
@@ -29,19 +30,22 @@ const CHURN: [Churn; 7] = [
 /// `GET /overview`. Who does not see the whole node gets counts of what he sees.
 pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     let node = call.node.stats();
-    let counters = call.node.counters();
     let vhosts = call.vhosts(None)?;
-    let connections = call.node.connections().await;
-    let connections = connections.iter().filter(|one| call.sees_client(&one.user)).count();
-    let channels = call.node.channels().await;
-    let channels = channels.iter().filter(|one| call.sees_client(&one.user)).count();
-    let consumers = call.node.consumers().await;
-    let consumers = consumers.iter().filter(|one| call.sees(&one.vhost)).count();
+    let census = call.node.census(Wanted::ALL).await;
+    let connections = census.connections.iter().filter(|one| call.sees_client(&one.user)).count();
+    let channels = census.channels.iter().filter(|one| call.sees_client(&one.user)).count();
+    let consumers = census.consumers.iter().filter(|one| call.sees(&one.vhost)).count();
     let queues: usize = vhosts.iter().map(|vhost| call.state.queue_count(&vhost.name)).sum();
     let exchanges: usize =
         vhosts.iter().map(|vhost| call.state.exchanges(&vhost.name).count()).sum();
     let mut depth = Depth::default();
-    for (id, queue) in call.node.queue_stats().await {
+    let (mut messages, mut churned) = (MessageCounters::default(), ChurnCounters::default());
+    for (of_messages, of_churn) in census.nodes.values() {
+        messages.add(of_messages);
+        churned.add(of_churn);
+    }
+    for (id, queue) in census.queues {
+        let queue = queue.stats;
         let Some(entry) = call.state.queue_by_id(id) else { continue };
         if call.sees(&entry.vhost) {
             depth.ready += queue.ready;
@@ -49,8 +53,7 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
         }
     }
     let rates = &*call.rates;
-    let mut message_stats =
-        stats::messages(&counters.messages, rates, |sample| Some(&sample.messages));
+    let mut message_stats = stats::messages(&messages, rates, |sample| Some(&sample.messages));
     let age = |key: &str| call.query.get(key).and_then(|age| age.parse::<u64>().ok());
     if let Some(age_s) = age("msg_rates_age") {
         stats::add_history(&mut message_stats, rates, age_s);
@@ -65,7 +68,7 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
         "product_version": version::OWN,
         "rates_mode": "basic",
         "sample_retention_policies": {"global": [600], "basic": [600], "detailed": [600]},
-        "cluster_name": nodes::name_of_cluster(&call.state, &node),
+        "cluster_name": node.cluster_name,
         "cluster_tags": cluster_tags(call),
         "node_tags": {},
         "node": node.name,
@@ -85,7 +88,7 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
         },
         "queue_totals": queue_totals(depth, rates, age("lengths_age")),
         "message_stats": message_stats,
-        "churn_rates": churn(&counters.churn, rates),
+        "churn_rates": churn(&churned, rates),
         "listeners": [],
         "contexts": [],
     });

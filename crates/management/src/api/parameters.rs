@@ -5,8 +5,10 @@ use metadata::objects::parameter::{GlobalParameter, Parameter};
 use serde_json::{Value, json};
 
 use super::call::Call;
+use super::resource::PolicyList;
+use super::{limits, policies};
 use crate::http::answer::Answer;
-use crate::http::body::missing;
+use crate::http::body::{Body, missing};
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
 use crate::node::Node;
@@ -52,6 +54,19 @@ pub(super) async fn put<N: Node>(
 ) -> Outcome<Answer> {
     call.policymaker_in(vhost)?;
     let value = call.body.get("value").cloned().ok_or_else(|| missing("value"))?;
+    // What has commands of its own here is a parameter to RabbitMQ.
+    match (component, &value) {
+        ("vhost-limits", Value::Object(limits)) => {
+            return limits::put_all(call, vhost, &Body::from(limits.clone())).await;
+        }
+        ("operator_policy", Value::Object(policy)) => {
+            call.administrator()?;
+            let policy = policies::parse(&Body::from(policy.clone()), vhost, name)?;
+            let command = Command::PutOperatorPolicy(policy);
+            return Ok(Answer::put(call.node.submit(command, call.by()).await?));
+        }
+        _ => {}
+    }
     let parameter = parse(component, vhost, name, value)?;
     Ok(Answer::put(call.node.submit(Command::PutParameter(parameter), call.by()).await?))
 }
@@ -64,6 +79,13 @@ pub(super) async fn delete<N: Node>(
     name: &str,
 ) -> Outcome<Answer> {
     call.policymaker_in(vhost)?;
+    match component {
+        "vhost-limits" => return limits::delete_all(call, vhost).await,
+        "operator_policy" => {
+            return policies::delete(call, PolicyList::Operators, vhost, name).await;
+        }
+        _ => {}
+    }
     call.state.parameter(component, vhost, name).ok_or_else(Failure::not_found)?;
     let command = Command::DeleteParameter {
         component: component.into(),

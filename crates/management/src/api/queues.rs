@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use amq_protocol_types::AMQPValue;
 use metadata::objects::queue::Queue;
 use metadata::state::State;
-use model::id::{ConnectionId, QueueId};
+use model::id::QueueId;
 use serde_json::{Value, json};
 
 use super::call::Call;
 use super::{consumers, stats};
+use crate::census::{Census, Place};
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::{self, list, table};
+use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::sampler::{Depth, Rates, details};
-use crate::view::connection::ConnectionInfo;
 use crate::view::consumer::{ConsumerActivity, ConsumerInfo};
 use crate::view::queue::QueueStats;
 use crate::view::topology::{QueueDeclaration, QueueDeletion};
@@ -23,42 +24,26 @@ use crate::view::topology::{QueueDeclaration, QueueDeletion};
 /// `GET /queues`, `/queues/VHOST`.
 pub(super) async fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Outcome<Answer> {
     let vhosts = call.vhosts(vhost)?;
-    let node = call.node.stats().name;
     let queues = vhosts.iter().flat_map(|vhost| call.state.queues(&vhost.name));
     if call.query.is_true("disable_stats") && !call.query.is_true("enable_queue_totals") {
-        let items = queues.map(|queue| definition(&call.state, queue, &node));
+        let names = call.node.names();
+        let items =
+            queues.map(|queue| definition(&call.state, queue, &Place::declared(queue, &names)));
         return list::respond(items, &call.query);
     }
-    let with_stats = Parts::of(call).await;
+    let parts = Parts::of(call.node.census(Wanted::QUEUES).await);
     let rates = &*call.rates;
-    let items = queues.map(|queue| with_stats.show(&call.state, queue, &node, rates));
+    let items = queues.filter_map(|queue| parts.show(&call.state, queue, rates));
     list::respond(items, &call.query)
 }
 
 /// `GET /queues/VHOST/NAME`.
 pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) -> Outcome<Answer> {
     let queue = find(call, vhost, name)?;
-    let node = call.node.stats().name;
-    let consumers = call.node.consumers().await;
-    let own = |consumer: &ConsumerInfo| consumer.vhost == vhost && consumer.queue == name;
-    let consumers: Vec<ConsumerInfo> = consumers.into_iter().filter(own).collect();
-    let shown: Value = consumers.iter().map(|consumer| consumers::show(consumer, &node)).collect();
-    let mut parts = Parts::default();
-    if queue.exclusive_owner.is_some() {
-        parts.owners = owners(call.node.connections().await);
-    }
-    if let Some(stats) = call.node.queue_stats_of(queue.id).await {
-        parts.stats.insert(queue.id, stats);
-    }
-    for consumer in consumers {
-        parts
-            .consumers
-            .entry((consumer.vhost.clone(), consumer.queue.clone()))
-            .or_default()
-            .push(consumer);
-    }
-    let rates = &*call.rates;
-    let mut item = parts.show(&call.state, queue, &node, rates);
+    let census = call.node.census(Wanted::queue(queue.id)).await;
+    let shown: Value = census.consumers.iter().map(consumers::show).collect();
+    let parts = Parts::of(census);
+    let mut item = parts.show(&call.state, queue, &call.rates).ok_or_else(Failure::not_found)?;
     item["consumer_details"] = shown;
     item["incoming"] = json!([]);
     item["deliveries"] = json!([]);
@@ -123,16 +108,6 @@ pub(super) fn act<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) -> Outco
     }
 }
 
-/// `GET /queues/quorum/VHOST/NAME/status`.
-pub(super) fn quorum_status<N: Node>(
-    call: &Call<'_, N>,
-    vhost: &str,
-    name: &str,
-) -> Outcome<Answer> {
-    find(call, vhost, name)?;
-    Err(Failure::bad_request("not a quorum queue"))
-}
-
 /// A queue that may be seen.
 pub(super) fn find<'a, N: Node>(
     call: &'a Call<'_, N>,
@@ -144,37 +119,26 @@ pub(super) fn find<'a, N: Node>(
 }
 
 /// All that is needed to show queues.
-#[derive(Default)]
 struct Parts {
-    stats: BTreeMap<QueueId, QueueStats>,
+    census: Census,
     consumers: BTreeMap<(String, String), Vec<ConsumerInfo>>,
-    owners: BTreeMap<ConnectionId, ConnectionInfo>,
-}
-
-fn owners(connections: Vec<ConnectionInfo>) -> BTreeMap<ConnectionId, ConnectionInfo> {
-    connections.into_iter().map(|connection| (connection.id, connection)).collect()
 }
 
 impl Parts {
-    async fn of<N: Node>(call: &Call<'_, N>) -> Self {
+    fn of(mut census: Census) -> Self {
         let mut consumers: BTreeMap<_, Vec<ConsumerInfo>> = BTreeMap::new();
-        for consumer in call.node.consumers().await {
+        for consumer in std::mem::take(&mut census.consumers) {
             let queue = (consumer.vhost.clone(), consumer.queue.clone());
             consumers.entry(queue).or_default().push(consumer);
         }
-        Self {
-            stats: call.node.queue_stats().await,
-            consumers,
-            owners: owners(call.node.connections().await),
-        }
+        Self { census, consumers }
     }
 
-    fn show(&self, state: &State, queue: &Queue, node: &str, rates: &Rates) -> Value {
-        let mut item = definition(state, queue, node);
-        // A queue that is just being made, or that did not answer in time, has all keys too.
-        let unknown = QueueStats::default();
-        let stats = self.stats.get(&queue.id).unwrap_or(&unknown);
-        add_stats(&mut item, queue.id, stats, rates);
+    /// A queue; `None` if it was declared after the others were asked.
+    fn show(&self, state: &State, queue: &Queue, rates: &Rates) -> Option<Value> {
+        let sight = self.census.queues.get(&queue.id)?;
+        let mut item = definition(state, queue, &sight.place);
+        add_stats(&mut item, queue.id, &sight.stats, rates);
         let key = (queue.vhost.to_string(), queue.name.to_string());
         let consumers = self.consumers.get(&key).map_or(&[][..], Vec::as_slice);
         let tag = |wanted: &dyn Fn(&ConsumerInfo) -> bool| {
@@ -183,17 +147,18 @@ impl Parts {
         item["exclusive_consumer_tag"] = json!(tag(&|consumer| consumer.exclusive));
         item["single_active_consumer_tag"] =
             json!(tag(&|consumer| consumer.activity == ConsumerActivity::SingleActive));
-        if let Some(owner) = queue.exclusive_owner.and_then(|owner| self.owners.get(&owner)) {
+        let owner = queue.exclusive_owner.and_then(|owner| self.census.clients.get(&owner));
+        if let Some(owner) = owner {
             item["owner_pid_details"] = json!({
                 "name": owner.name, "peer_host": owner.peer_host, "peer_port": owner.peer_port,
             });
         }
-        item
+        Some(item)
     }
 }
 
-/// What the topology knows of a queue.
-pub(super) fn definition(state: &State, queue: &Queue, node: &str) -> Value {
+/// What the topology knows of a queue, and where it is.
+pub(super) fn definition(state: &State, queue: &Queue, place: &Place) -> Value {
     let settings = state.effective_queue(queue);
     json!({
         "name": &*queue.name,
@@ -206,10 +171,10 @@ pub(super) fn definition(state: &State, queue: &Queue, node: &str) -> Value {
         "policy": settings.policy.as_deref(),
         "operator_policy": settings.operator_policy.as_deref(),
         "effective_policy_definition": settings.effective_policy_definition,
-        "node": node,
-        "leader": node,
-        "members": [node],
-        "online": [node],
+        "node": place.node,
+        "leader": place.leader,
+        "members": place.members,
+        "online": place.online,
         "storage_version": 2,
         "user_who_performed_action": &*queue.user_who_performed_action,
     })

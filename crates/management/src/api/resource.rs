@@ -143,8 +143,10 @@ pub enum Resource {
     OldHealth,
     /// `/health/checks/...`
     Health(Vec<String>),
-    /// `/queues/quorum/...` and `/stream/...`: about queue types that are not here
+    /// `/queues/quorum/VHOST/NAME/status`
     QuorumStatus(String, String),
+    /// `/queues/quorum/VHOST/NAME/leader`
+    QuorumLeader(String, String),
 }
 
 /// The two lists of policies.
@@ -253,6 +255,7 @@ impl Resource {
             }
             ["queues"] | ["queues", "detailed"] => Self::Queues(None),
             ["queues", "quorum", _, _, "status"] => Self::QuorumStatus(vhost(2), text(3)),
+            ["queues", "quorum", _, _, "leader"] => Self::QuorumLeader(vhost(2), text(3)),
             ["queues", _] => Self::Queues(Some(vhost(1))),
             ["queues", _, _] => Self::Queue(vhost(1), text(2)),
             ["queues", _, _, "bindings"] => Self::QueueBindings(vhost(1), text(2)),
@@ -339,7 +342,7 @@ impl Resource {
             Self::BindingsBetween(_) => &["HEAD", "GET", "POST"],
             Self::VhostProtection(_) => &["POST", "DELETE"],
             Self::HashPassword(_) => &["HEAD", "GET", "PUT"],
-            Self::EnableFeatureFlag(_) => &["PUT"],
+            Self::EnableFeatureFlag(_) | Self::QuorumLeader(..) => &["PUT"],
             _ => &["HEAD", "GET"],
         }
     }

@@ -13,6 +13,7 @@ use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
+use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::sampler::{Depth, Sample, details};
 use crate::view::counters::MessageCounters;
@@ -137,12 +138,14 @@ struct Totals {
 impl Totals {
     async fn by_vhost<N: Node>(call: &Call<'_, N>) -> BTreeMap<String, Self> {
         let mut totals: BTreeMap<String, Self> = BTreeMap::new();
-        for (id, queue) in call.node.queue_stats().await {
+        let census = call.node.census(Wanted::ALL).await;
+        for (id, queue) in census.queues {
             let Some(entry) = call.state.queue_by_id(id) else { continue };
+            let queue = queue.stats;
             let total = totals.entry(entry.vhost.to_string()).or_default();
             total.add(&queue.counters, Depth { ready: queue.ready, unsettled: queue.unsettled });
         }
-        for connection in call.node.connections().await {
+        for connection in census.connections {
             let total = totals.entry(connection.vhost).or_default();
             total.received += connection.received_bytes;
             total.sent += connection.sent_bytes;
@@ -164,17 +167,7 @@ impl Totals {
     fn add(&mut self, own: &MessageCounters, depth: Depth) {
         self.depth.ready += depth.ready;
         self.depth.unsettled += depth.unsettled;
-        let sum = &mut self.messages;
-        sum.publish += own.publish;
-        sum.deliver += own.deliver;
-        sum.deliver_no_ack += own.deliver_no_ack;
-        sum.get += own.get;
-        sum.get_no_ack += own.get_no_ack;
-        sum.get_empty += own.get_empty;
-        sum.redeliver += own.redeliver;
-        sum.ack += own.ack;
-        sum.disk_reads += own.disk_reads;
-        sum.disk_writes += own.disk_writes;
+        self.messages.add(own);
     }
 }
 

@@ -17,6 +17,11 @@ impl From<Map<String, Value>> for Body {
 }
 
 impl Body {
+    /// The names of all fields.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.keys().map(String::as_str)
+    }
+
     /// Reads a body; an empty one is an empty object. A byte order mark before it is ignored.
     ///
     /// # Errors

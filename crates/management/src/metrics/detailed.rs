@@ -24,6 +24,14 @@ pub struct Selection {
     pub queue: Option<Regex>,
 }
 
+impl Selection {
+    /// Whether a queue is chosen.
+    pub fn has(&self, vhost: &str, queue: &str) -> bool {
+        (self.vhosts.is_empty() || self.vhosts.iter().any(|one| one == vhost))
+            && self.queue.as_ref().is_none_or(|pattern| pattern.is_match(queue))
+    }
+}
+
 const COARSE: [QueueGauge; 3] = [
     ("messages_ready", "Messages ready to be delivered to consumers", |queue| queue.ready),
     ("messages_unacked", "Messages delivered to consumers but not yet acknowledged", |queue| {
@@ -123,10 +131,7 @@ pub fn queues(
 ) {
     let shown: Vec<Shown<'_>> = state
         .all_queues()
-        .filter(|queue| {
-            (selection.vhosts.is_empty() || selection.vhosts.iter().any(|one| *one == *queue.vhost))
-                && selection.queue.as_ref().is_none_or(|pattern| pattern.is_match(&queue.name))
-        })
+        .filter(|queue| selection.has(&queue.vhost, &queue.name))
         .filter_map(|queue| {
             let labels = vec![("vhost", &*queue.vhost), ("queue", &*queue.name)];
             Some(Shown { labels, stats: stats.get(&queue.id)? })

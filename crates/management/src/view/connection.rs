@@ -2,14 +2,18 @@
 
 use amq_protocol_types::FieldTable;
 use model::id::ConnectionId;
+use serde::{Deserialize, Serialize};
 
 use super::counters::MessageCounters;
 
 /// One client connection that has passed `connection.open`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ConnectionInfo {
-    /// Names it on this node since its start.
+    /// Names it in the cluster.
+    #[serde(with = "super::part::connection_id")]
     pub id: ConnectionId,
+    /// The node that it is connected to.
+    pub node: String,
     /// `PEER_HOST:PEER_PORT -> HOST:PORT`.
     pub name: String,
     /// Its virtual host.
@@ -41,6 +45,7 @@ pub struct ConnectionInfo {
     /// When it was opened.
     pub connected_at_ms: u64,
     /// What the client said of itself.
+    #[serde(with = "metadata::arguments::text")]
     pub client_properties: FieldTable,
     /// Bytes received.
     pub received_bytes: u64,
@@ -55,7 +60,7 @@ pub struct ConnectionInfo {
 }
 
 /// What a connection does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConnectionState {
     /// Normal.
     Running,
@@ -83,7 +88,8 @@ impl ConnectionState {
 }
 
 /// The encryption of a connection.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TlsInfo {
     /// Such as `tlsv1.3`.
     pub protocol: String,
@@ -98,9 +104,12 @@ pub struct TlsInfo {
 }
 
 /// One channel.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ChannelInfo {
+    /// The node that its connection is connected to.
+    pub node: String,
     /// Its connection.
+    #[serde(with = "super::part::connection_id")]
     pub connection: ConnectionId,
     /// The connection's name.
     pub connection_name: String,
@@ -137,6 +146,7 @@ pub struct ChannelInfo {
     /// Since when nothing happens, if nothing happens now.
     pub idle_since_ms: Option<u64>,
     /// Totals.
+    #[serde(default, skip_serializing_if = "MessageCounters::is_nothing")]
     pub counters: MessageCounters,
 }
 

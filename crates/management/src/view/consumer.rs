@@ -23,6 +23,8 @@ pub struct ConsumerInfo {
     pub activity: ConsumerActivity,
     /// `x-consumer-timeout` in force, if any.
     pub timeout_ms: Option<u64>,
+    /// The node that its connection is connected to.
+    pub node: String,
     /// The channel's number.
     pub channel: u16,
     /// The connection's name.

@@ -1,9 +1,12 @@
 //! Totals, in RabbitMQ's families.
 
+use serde::{Deserialize, Serialize};
+
 /// What happened to messages on a channel, in a queue, in a virtual host or on the whole node.
 ///
 /// A queue has no `confirm`, `return_unroutable` and `drop_unroutable`: they stay 0.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MessageCounters {
     /// Published by clients (a queue: routed into it).
     pub publish: u64,
@@ -34,6 +37,28 @@ pub struct MessageCounters {
 }
 
 impl MessageCounters {
+    /// Whether nothing has happened.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds those of another channel, queue or node.
+    pub fn add(&mut self, other: &Self) {
+        self.publish += other.publish;
+        self.confirm += other.confirm;
+        self.return_unroutable += other.return_unroutable;
+        self.drop_unroutable += other.drop_unroutable;
+        self.deliver += other.deliver;
+        self.deliver_no_ack += other.deliver_no_ack;
+        self.get += other.get;
+        self.get_no_ack += other.get_no_ack;
+        self.get_empty += other.get_empty;
+        self.redeliver += other.redeliver;
+        self.ack += other.ack;
+        self.disk_reads += other.disk_reads;
+        self.disk_writes += other.disk_writes;
+    }
+
     /// Everything that left a queue for a client.
     pub fn deliver_get(&self) -> u64 {
         self.deliver + self.deliver_no_ack + self.get + self.get_no_ack
@@ -56,7 +81,8 @@ pub struct ExchangeCounters {
 }
 
 /// Comings and goings on this node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ChurnCounters {
     /// Connections opened (after `connection.open`).
     pub connection_created: u64,
@@ -72,6 +98,19 @@ pub struct ChurnCounters {
     pub queue_created: u64,
     /// Queues that are gone, for whatever reason.
     pub queue_deleted: u64,
+}
+
+impl ChurnCounters {
+    /// Adds those of another node.
+    pub fn add(&mut self, other: &Self) {
+        self.connection_created += other.connection_created;
+        self.connection_closed += other.connection_closed;
+        self.channel_created += other.channel_created;
+        self.channel_closed += other.channel_closed;
+        self.queue_declared += other.queue_declared;
+        self.queue_created += other.queue_created;
+        self.queue_deleted += other.queue_deleted;
+    }
 }
 
 /// Dead-lettered messages by reason.

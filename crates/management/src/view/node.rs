@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub struct NodeStats {
     /// Such as `leveret@host`.
     pub name: String,
+    /// The name of its cluster.
+    pub cluster_name: String,
     /// When it started.
     pub started_at_ms: u64,
     /// Since when it serves; `None` while it recovers.

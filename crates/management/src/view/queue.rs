@@ -1,10 +1,13 @@
 //! What a queue holds and does, now.
 
+use serde::{Deserialize, Serialize};
+
 use super::counters::MessageCounters;
 
 /// What a queue's owner reports of it. Everything that the topology knows (name, arguments,
 /// policy) is not repeated here.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct QueueStats {
     /// Messages that wait.
     pub ready: u64,
@@ -39,11 +42,12 @@ pub struct QueueStats {
     /// Whether it works.
     pub state: QueueState,
     /// Totals.
+    #[serde(skip_serializing_if = "MessageCounters::is_nothing")]
     pub counters: MessageCounters,
 }
 
 /// Whether a queue works.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueState {
     /// It does.
     #[default]

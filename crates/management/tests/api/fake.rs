@@ -5,13 +5,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use amq_protocol_types::{AMQPValue, FieldTable};
+use management::census::{Census, Names, merge};
+use management::inquiry::Wanted;
 use management::node::Node;
 use management::view::connection::{ChannelInfo, ConnectionInfo, ConnectionState};
-use management::view::consumer::{ConsumerActivity, ConsumerInfo};
 use management::view::counters::{ExchangeCounters, GlobalCounters, MessageCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
-use management::view::node::{JournalStats, Listener, NodeStats};
+use management::view::node::{JournalStats, Listener, NodeStats, OtherNode};
+use management::view::part::{ConsumerPart, MemberPart, Part, QueuePart};
 use management::view::queue::QueueStats;
+use management::view::raft::{MemberReport, RaftMember, RaftRole};
 use management::view::topology::{
     BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
 };
@@ -19,16 +22,19 @@ use metadata::access::{LoginRefusal, Right};
 use metadata::boot::{self, DefaultUser};
 use metadata::command::{Command, DeclareExchange, DeclareQueue};
 use metadata::objects::binding::{Binding, Destination};
+use metadata::objects::queue::QueueKind;
 use metadata::objects::user::User;
 use metadata::outcome::Outcome;
 use metadata::refusal::Refusal;
 use metadata::state::State;
-use model::id::{ConnectionId, QueueId};
+use model::id::{ConnectionId, NodeId, QueueId};
 use model::message::Message;
 use parking_lot::Mutex;
 
 /// The name of the node.
 pub(crate) const NODE: &str = "leveret@test";
+/// The node itself.
+pub(crate) const OWN: NodeId = NodeId(100);
 
 /// See the module head.
 #[derive(Default)]
@@ -41,6 +47,9 @@ struct Inner {
     state: State,
     queues: BTreeMap<QueueId, VecDeque<(Message, bool)>>,
     connections: Vec<ConnectionInfo>,
+    others: Vec<(String, Part)>,
+    silent: BTreeMap<NodeId, String>,
+    members: Vec<RaftMember>,
     closed: Vec<(String, String)>,
     counters: GlobalCounters,
     alarm: bool,
@@ -67,34 +76,91 @@ impl Fake {
         fake
     }
 
-    /// A client of `guest` in vhost `/`, with a channel and a consumer on `queue`.
+    /// A client of `guest` in vhost `/`, with a channel, and a consumer on `queue` if that is there.
     pub(crate) fn connect(&self, port: u16) {
-        let mut client_properties = FieldTable::default();
-        client_properties.insert("connection_name".into(), AMQPValue::LongString("my-app".into()));
-        self.inner.lock().connections.push(ConnectionInfo {
-            id: ConnectionId(u64::from(port)),
-            name: format!("127.0.0.1:{port} -> 127.0.0.1:5672"),
+        self.inner.lock().connections.push(connection(NODE, port));
+    }
+
+    /// Another node, and what it says.
+    pub(crate) fn add_node(&self, name: &str, part: Part) {
+        self.inner.lock().others.push((name.to_owned(), part));
+    }
+
+    /// Another node that does not answer.
+    pub(crate) fn add_silent(&self, id: NodeId, name: &str) {
+        self.inner.lock().silent.insert(id, name.to_owned());
+    }
+
+    /// A quorum queue in vhost `/`.
+    pub(crate) fn quorum_queue(&self, name: &str, members: &[NodeId]) -> QueueId {
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        self.apply(Command::DeclareQueue(DeclareQueue {
             vhost: "/".into(),
+            name: name.into(),
+            generated: false,
+            durable: true,
+            auto_delete: false,
+            exclusive_owner: None,
+            home: NodeId(0),
+            members: members.to_vec(),
+            arguments,
             user: "guest".into(),
-            host: "127.0.0.1".into(),
-            port: 5672,
-            peer_host: "127.0.0.1".into(),
-            peer_port: port,
-            tls: None,
-            auth_mechanism: "PLAIN".into(),
-            state: ConnectionState::Running,
-            channels: 1,
-            channel_max: 2047,
-            frame_max: 131_072,
-            heartbeat_s: 60,
-            connected_at_ms: 1_700_000_000_000,
-            client_properties,
-            received_bytes: 100,
-            received_count: 10,
-            sent_bytes: 200,
-            sent_count: 20,
-            send_pending: 0,
+        }))
+        .unwrap();
+        self.id("/", name).unwrap()
+    }
+
+    /// A member of a quorum queue on this node.
+    pub(crate) fn add_member(&self, member: RaftMember) {
+        self.inner.lock().members.push(member);
+    }
+
+    /// What this node says.
+    fn part(&self) -> Part {
+        let inner = self.inner.lock();
+        let of = |id: QueueId| inner.state.queue_by_id(id);
+        let kept = inner
+            .queues
+            .iter()
+            .filter(|(id, _)| of(**id).is_some_and(|queue| queue.kind == QueueKind::Classic));
+        let queue = |(id, messages): (&QueueId, &VecDeque<_>)| QueuePart {
+            id: *id,
+            term: 0,
+            stats: stats(messages),
+            voters: Vec::new(),
+            learners: Vec::new(),
+            consumers: match of(*id).map(|queue| &*queue.name) {
+                Some("queue") => inner.connections.iter().map(consumer).collect(),
+                _ => Vec::new(),
+            },
+        };
+        let member = |one: &RaftMember| MemberPart {
+            queue: one.queue,
+            term: one.term,
+            leader: if one.role == RaftRole::Leader { OWN } else { NodeId(0) },
+        };
+        let led = inner.members.iter().filter(|one| one.role == RaftRole::Leader);
+        let led = led.map(|one| QueuePart {
+            id: one.queue,
+            term: one.term,
+            stats: QueueStats { ready: one.last, ..QueueStats::default() },
+            voters: of(one.queue).map(|queue| queue.members.clone()).unwrap_or_default(),
+            learners: Vec::new(),
+            consumers: Vec::new(),
         });
+        let mut queues: Vec<QueuePart> = kept.map(queue).chain(led).collect();
+        queues.sort_by_key(|queue| queue.id);
+        Part {
+            id: OWN,
+            queues,
+            members: inner.members.iter().map(member).collect(),
+            channels: inner.connections.iter().map(channel).collect(),
+            connections: inner.connections.clone(),
+            clients: Vec::new(),
+            messages: inner.counters.messages,
+            churn: inner.counters.churn,
+        }
     }
 
     /// What closed connections were told.
@@ -147,6 +213,80 @@ fn stats(messages: &VecDeque<(Message, bool)>) -> QueueStats {
     }
 }
 
+/// The one channel of a connection.
+fn channel(connection: &ConnectionInfo) -> ChannelInfo {
+    let connection = connection.clone();
+    ChannelInfo {
+        node: connection.node,
+        connection: connection.id,
+        connection_name: connection.name,
+        peer_host: connection.peer_host,
+        peer_port: connection.peer_port,
+        number: 1,
+        user: connection.user,
+        vhost: connection.vhost,
+        confirm: true,
+        transactional: false,
+        in_flow: false,
+        consumers: 1,
+        prefetch_count: 10,
+        global_prefetch_count: 0,
+        unacknowledged: 3,
+        unconfirmed: 0,
+        uncommitted: 0,
+        acks_uncommitted: 0,
+        idle_since_ms: None,
+        counters: MessageCounters::default(),
+    }
+}
+
+/// The one consumer of a connection.
+pub(crate) fn consumer(connection: &ConnectionInfo) -> ConsumerPart {
+    ConsumerPart {
+        connection: connection.id,
+        channel: 1,
+        tag: "ctag".into(),
+        ack_required: true,
+        exclusive: false,
+        prefetch_count: 10,
+        arguments: FieldTable::default(),
+        user: connection.user.clone(),
+        timeout_ms: None,
+        has_turn: false,
+    }
+}
+
+/// A client of `guest` in vhost `/`, from a port of this machine.
+pub(crate) fn connection(node: &str, port: u16) -> ConnectionInfo {
+    let mut client_properties = FieldTable::default();
+    client_properties.insert("connection_name".into(), AMQPValue::LongString("my-app".into()));
+    ConnectionInfo {
+        id: ConnectionId(u64::from(port)),
+        node: node.into(),
+        name: format!("127.0.0.1:{port} -> 127.0.0.1:5672"),
+        vhost: "/".into(),
+        user: "guest".into(),
+        host: "127.0.0.1".into(),
+        port: 5672,
+        peer_host: "127.0.0.1".into(),
+        peer_port: port,
+        tls: None,
+        auth_mechanism: "PLAIN".into(),
+        state: ConnectionState::Running,
+        channels: 1,
+        channel_max: 2047,
+        frame_max: 131_072,
+        heartbeat_s: 60,
+        connected_at_ms: 1_700_000_000_000,
+        client_properties,
+        received_bytes: 100,
+        received_count: 10,
+        sent_bytes: 200,
+        sent_count: 20,
+        send_pending: 0,
+    }
+}
+
 impl Node for Fake {
     fn state(&self) -> Arc<State> {
         Arc::new(self.inner.lock().state.clone())
@@ -176,7 +316,7 @@ impl Node for Fake {
             durable: declaration.durable,
             auto_delete: declaration.auto_delete,
             exclusive_owner: None,
-            home: model::id::NodeId(0),
+            home: NodeId(0),
             members: Vec::new(),
             arguments: declaration.arguments,
             user: declaration.user.into(),
@@ -292,75 +432,60 @@ impl Node for Fake {
         Ok(got)
     }
 
-    async fn queue_stats(&self) -> BTreeMap<QueueId, QueueStats> {
-        self.inner.lock().queues.iter().map(|(id, messages)| (*id, stats(messages))).collect()
+    async fn census(&self, wanted: Wanted) -> Census {
+        let mut parts = vec![self.part()];
+        if wanted.everywhere {
+            parts.extend(self.inner.lock().others.iter().map(|(_, part)| part.clone()));
+        }
+        // As it comes over the wire.
+        let wire = |part: Part| Part::decode(&part.encode()).unwrap();
+        merge(&self.state(), &self.names(), &wanted, parts.into_iter().map(wire).collect())
     }
 
-    async fn queue_stats_of(&self, queue: QueueId) -> Option<QueueStats> {
-        self.inner.lock().queues.get(&queue).map(stats)
+    fn names(&self) -> Names {
+        let inner = self.inner.lock();
+        let others = inner.others.iter().map(|(name, part)| (part.id, name.clone()));
+        let silent = inner.silent.iter().map(|(id, name)| (*id, name.clone()));
+        let own = (OWN, NODE.to_owned());
+        Names::new(NODE.into(), others.chain(silent).chain([own]).collect())
+    }
+
+    fn raft_members(&self) -> Vec<RaftMember> {
+        self.inner.lock().members.clone()
+    }
+
+    async fn quorum_status(&self, queue: QueueId) -> Vec<MemberReport> {
+        let member = self.inner.lock().members.iter().find(|one| one.queue == queue).copied();
+        vec![
+            MemberReport { node: NODE.into(), member: member.ok_or("noproc") },
+            MemberReport { node: "leveret@gone".into(), member: Err("nodedown") },
+        ]
+    }
+
+    async fn transfer_leadership(&self, queue: QueueId, to: NodeId) -> Result<(), Refusal> {
+        if to == OWN {
+            return Ok(());
+        }
+        Err(Refusal::unavailable(format!("{queue} cannot be led there")))
     }
 
     fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {
         BTreeMap::new()
     }
 
-    async fn connections(&self) -> Vec<ConnectionInfo> {
-        self.inner.lock().connections.clone()
-    }
-
-    async fn channels(&self) -> Vec<ChannelInfo> {
-        let connections = self.connections().await.into_iter();
-        let channel = |connection: ConnectionInfo| ChannelInfo {
-            connection: connection.id,
-            connection_name: connection.name,
-            peer_host: connection.peer_host,
-            peer_port: connection.peer_port,
-            number: 1,
-            user: connection.user,
-            vhost: connection.vhost,
-            confirm: true,
-            transactional: false,
-            in_flow: false,
-            consumers: 1,
-            prefetch_count: 10,
-            global_prefetch_count: 0,
-            unacknowledged: 3,
-            unconfirmed: 0,
-            uncommitted: 0,
-            acks_uncommitted: 0,
-            idle_since_ms: None,
-            counters: MessageCounters::default(),
-        };
-        connections.map(channel).collect()
-    }
-
-    async fn consumers(&self) -> Vec<ConsumerInfo> {
-        let connections = self.connections().await.into_iter();
-        let consumer = |connection: ConnectionInfo| ConsumerInfo {
-            tag: "ctag".into(),
-            vhost: connection.vhost,
-            queue: "queue".into(),
-            ack_required: true,
-            exclusive: false,
-            prefetch_count: 10,
-            arguments: FieldTable::default(),
-            activity: ConsumerActivity::Up,
-            timeout_ms: None,
-            channel: 1,
-            connection_name: connection.name,
-            peer_host: connection.peer_host,
-            peer_port: connection.peer_port,
-            user: connection.user,
-        };
-        connections.map(consumer).collect()
-    }
-
-    fn close_connection(&self, name: &str, reason: &str) -> bool {
+    async fn close_connection(&self, name: &str, reason: &str) -> bool {
         let mut inner = self.inner.lock();
         let before = inner.connections.len();
         inner.connections.retain(|connection| connection.name != name);
         inner.closed.push((name.to_owned(), reason.to_owned()));
         inner.connections.len() < before
+    }
+
+    fn other_nodes(&self) -> Vec<OtherNode> {
+        let inner = self.inner.lock();
+        let node = |name: &str, running| OtherNode { name: name.into(), running, error: None };
+        let up = inner.others.iter().map(|(name, _)| node(name, true));
+        up.chain(inner.silent.values().map(|name| node(name, false))).collect()
     }
 
     fn counters(&self) -> GlobalCounters {
@@ -376,6 +501,12 @@ impl Node for Fake {
         };
         NodeStats {
             name: NODE.into(),
+            cluster_name: inner
+                .state
+                .global_parameter("cluster_name")
+                .and_then(|name| name.value.as_str())
+                .unwrap_or(NODE)
+                .to_owned(),
             started_at_ms: 1_700_000_000_000,
             serving: !inner.not_serving,
             memory_used: 50_000_000,

@@ -4,6 +4,7 @@
 
 mod access;
 mod check;
+mod cluster;
 mod definitions;
 mod fake;
 mod lists;

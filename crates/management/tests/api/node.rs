@@ -82,6 +82,7 @@ async fn the_cluster_has_a_name() {
 #[tokio::test]
 async fn clients_have_what_tools_require() {
     let asker = asker();
+    asker.put("queues/%2F/queue", json!({})).await;
     asker.node.connect(5002);
     let connections = asker.get("connections").await.json;
     assert_shape(

@@ -1,0 +1,104 @@
+//! What nodes ask each other on behalf of operators.
+//!
+//! Questions are JSON: a node that does not know one says nothing.
+
+use model::id::{NodeId, QueueId};
+use serde::{Deserialize, Serialize};
+
+use crate::view::part::{node_id, queue_id};
+
+/// A question, or an order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Inquiry {
+    /// What the node keeps, leads and serves; answered by a [`Part`](crate::view::part::Part).
+    Part(Wanted),
+    /// The node's member of a quorum queue; answered by an optional
+    /// [`RaftMember`](crate::view::raft::RaftMember).
+    Member(#[serde(with = "queue_id")] QueueId),
+    /// Gives the leadership of a quorum queue to a node; answered by a [`Done`].
+    Transfer {
+        /// The queue.
+        #[serde(with = "queue_id")]
+        queue: QueueId,
+        /// The next leader.
+        #[serde(with = "node_id")]
+        to: NodeId,
+    },
+    /// Closes a connection; answered by a [`Done`].
+    Close {
+        /// Its name.
+        name: String,
+        /// What the client is told.
+        reason: String,
+    },
+}
+
+/// How an order ended: nothing, or why it was not carried out.
+pub type Done = Result<(), String>;
+
+/// What is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Of all nodes; else only of the one that is asked.
+    #[serde(skip, default)]
+    pub everywhere: bool,
+    /// Queues with their consumers.
+    pub queues: bool,
+    /// Only this queue.
+    pub only: Option<u64>,
+    /// Connections and channels.
+    pub clients: bool,
+}
+
+impl Wanted {
+    /// Everything.
+    pub const ALL: Self = Self { everywhere: true, queues: true, only: None, clients: true };
+    /// Queues and consumers.
+    pub const QUEUES: Self = Self { clients: false, ..Self::ALL };
+    /// Connections and channels.
+    pub const CLIENTS: Self = Self { queues: false, ..Self::ALL };
+
+    /// One queue and its consumers.
+    pub fn queue(queue: QueueId) -> Self {
+        Self { only: Some(queue.0), ..Self::QUEUES }
+    }
+
+    /// The same of this node alone.
+    #[must_use]
+    pub fn here(self) -> Self {
+        Self { everywhere: false, ..self }
+    }
+
+    /// Whether a queue is among them.
+    pub fn has(&self, queue: QueueId) -> bool {
+        self.queues && self.only.is_none_or(|only| only == queue.0)
+    }
+}
+
+impl Inquiry {
+    /// As it is sent.
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("all keys are texts")
+    }
+
+    /// Reads what [`Inquiry::encode`] writes.
+    ///
+    /// # Errors
+    /// If it is something else, or of a version that this one does not know.
+    pub fn decode(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+}
+
+/// An answer as it is sent.
+pub fn encode<T: Serialize>(answer: &T) -> Vec<u8> {
+    serde_json::to_vec(answer).expect("all keys are texts")
+}
+
+/// Reads what [`encode`] writes.
+///
+/// # Errors
+/// If it is something else.
+pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
+    serde_json::from_slice(bytes)
+}
