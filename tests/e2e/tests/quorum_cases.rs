@@ -431,7 +431,7 @@ fn case_066_an_idle_cluster_writes_nothing() {
 }
 
 #[test]
-#[ignore = "dead letters of expired messages go missing"]
+#[ignore = "messages at the end of a queue stay there past their time to live"]
 fn case_067_expired_messages_give_their_disk_back() {
     let (cluster, _) = three();
     let total = count(10_000, 1_000_000);

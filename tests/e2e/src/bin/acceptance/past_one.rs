@@ -31,6 +31,7 @@ pub(crate) fn measure(gibibytes: usize) -> Verdict {
     let over = AtomicBool::new(false);
     let begin = Instant::now();
     std::thread::scope(|scope| {
+        let _ended = Ended(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 for (node, peak) in cluster.nodes.iter().zip(&peaks) {
@@ -65,7 +66,6 @@ pub(crate) fn measure(gibibytes: usize) -> Verdict {
         }
         publisher.await_confirms(1, &mut confirms, total).expect("confirmed");
         consumer.join().expect("the consumer got everything");
-        over.store(true, Ordering::Relaxed);
     });
     let took = begin.elapsed();
     let peaks: Vec<u64> = peaks.into_iter().map(AtomicU64::into_inner).collect();
@@ -84,5 +84,14 @@ pub(crate) fn measure(gibibytes: usize) -> Verdict {
             mib(cluster.resident()),
         ),
         holds: peak <= bound,
+    }
+}
+
+/// Says that it is over, however it ends.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
