@@ -120,7 +120,6 @@ fn with_the_home_node_down_declare_and_consume_say_so() {
 }
 
 #[test]
-#[ignore = "an exclusive queue outlives the node of its connection"]
 fn exclusive_queues_die_with_their_connection_and_with_its_node() {
     let mut cluster = Setup::new().start();
     let gone = |cluster: &Cluster, queue: &str| {
