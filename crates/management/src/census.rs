@@ -20,7 +20,7 @@ use crate::view::queue::{QueueState, QueueStats};
 /// See the module head.
 #[derive(Debug, Clone, Default)]
 pub struct Census {
-    /// Queues: all of the topology that were asked for.
+    /// Queues: all of the topology that were asked for; of one node, those that it keeps or leads.
     pub queues: BTreeMap<QueueId, QueueSight>,
     /// Client connections.
     pub connections: Vec<ConnectionInfo>,
@@ -133,15 +133,22 @@ pub fn merge(state: &State, names: &Names, wanted: &Wanted, parts: Vec<Part>) ->
             );
         }
     }
-    for queue in state.all_queues().filter(|queue| wanted.has(queue.id)) {
+    // Of one node alone nothing is wanted but its own.
+    let is_asked = |queue: QueueId| {
+        wanted.has(queue)
+            && (wanted.everywhere || parts.iter().any(|part| find(part, queue).is_some()))
+    };
+    for queue in state.all_queues().filter(|queue| is_asked(queue.id)) {
         let (kept, place) = match queue.kind {
             QueueKind::Classic => classic(queue, names, &parts),
             QueueKind::Quorum => quorum(queue, names, &parts),
         };
         let mut stats = kept.map(|kept| kept.stats.clone()).unwrap_or_default();
         stats.state = state_of(queue.kind, stats.state, &place);
-        let single_active = state.effective_queue(queue).single_active_consumer;
-        for consumer in kept.map_or(&[][..], |kept| kept.consumers.as_slice()) {
+        let consumers = kept.map_or(&[][..], |kept| kept.consumers.as_slice());
+        let single_active =
+            !consumers.is_empty() && state.effective_queue(queue).single_active_consumer;
+        for consumer in consumers {
             if let (Some(client), Some(home)) =
                 (census.clients.get(&consumer.connection), homes.get(&consumer.connection))
             {

@@ -104,12 +104,13 @@ async fn common<N: Node>(node: &N, families: &mut Families, with_sums: bool) {
     let state = node.state();
     let now_ms = now_ms();
     let census = node.census(Wanted::ALL.here()).await;
-    let own = census.queues.values().filter(|queue| queue.place.is_led);
+    let own = census.queues.values();
     let counts = ObjectCounts {
         connections: census.connections.len() as u64,
         channels: census.channels.len() as u64,
         consumers: own.clone().map(|queue| queue.stats.consumers).sum(),
-        queues: state.all_queues().count() as u64,
+        // Those of other nodes are theirs to show: dashboards add all nodes up.
+        queues: own.len() as u64,
         exchanges: state.vhosts().map(|vhost| state.exchanges(&vhost.name).count() as u64).sum(),
     };
     aggregated::objects(families, &counts);
@@ -161,8 +162,7 @@ async fn objects<N: Node>(node: &N, families: &mut Families, selection: &Selecti
     let census = node.census(wanted).await;
     let state = node.state();
     if wanted.queues {
-        // Those of other nodes are theirs to show.
-        let own = census.queues.into_iter().filter(|(_, queue)| queue.place.is_led);
+        let own = census.queues.into_iter();
         let stats = own.map(|(id, queue)| (id, queue.stats)).collect();
         detailed::queues(families, &state, &stats, selection);
     }
