@@ -318,6 +318,13 @@ impl Receiving {
         self.bodies.extend(names.into_iter().zip(positions));
     }
 
+    /// The sender is lost.
+    pub(crate) fn on_down(slot: &mut Option<Self>, log: &GroupLog, node: NodeId) {
+        if slot.as_ref().is_some_and(|this| this.from == node) {
+            Self::abandon(slot, log);
+        }
+    }
+
     /// Forgets an unfinished transmission and what was stored of it.
     pub(crate) fn abandon(slot: &mut Option<Self>, log: &GroupLog) {
         if let Some(this) = slot.take() {

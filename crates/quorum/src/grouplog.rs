@@ -80,6 +80,8 @@ struct State {
     /// The index at which a checkpoint was last asked for, and the bytes since.
     asked: u64,
     grown: u64,
+    /// Whether the stream is dropped: nothing may be put into it any more.
+    deleted: bool,
     /// What the journal held of checkpointed bodies at the start, until the member takes it.
     bodies: Vec<Body>,
 }
@@ -101,6 +103,13 @@ struct Missing {
     id: LogId,
     kind: EntryKind,
     position: Seq,
+}
+
+/// The position of a new record, and of the one whose place it takes.
+#[derive(Clone, Copy)]
+struct Replaced {
+    position: Seq,
+    old: Option<Seq>,
 }
 
 /// What takes the place of an entry in memory, for counting.
@@ -198,11 +207,21 @@ impl GroupLog {
             bytes,
             asked,
             grown,
+            deleted: false,
             bodies,
         };
         let log = Self { stream, class, disk, seat, state: Mutex::new(state) };
         log.release(&stale);
         log
+    }
+
+    /// Hands operations over, while the state is locked.
+    fn submit(&self, state: &State, ops: Vec<Op>) -> Lsn {
+        if state.deleted {
+            // Whoever waits is the last to do so.
+            return Lsn(0);
+        }
+        self.disk.log.submit(ops)
     }
 
     /// The vote that was saved last.
@@ -213,6 +232,19 @@ impl GroupLog {
     /// The last entry, or what was purged last.
     pub(crate) fn last(&self) -> Option<LogId> {
         self.state.lock().last()
+    }
+
+    /// The last entry of each term in a range of indexes.
+    fn key_ids(&self, first: u64, last: u64) -> Vec<LogId> {
+        let state = self.state.lock();
+        let mut keys: Vec<LogId> = Vec::new();
+        for id in (first..=last).filter_map(|index| Some(state.slot(index)?.id(index))) {
+            match keys.last_mut() {
+                Some(key) if key.leader_id == id.leader_id => *key = id,
+                Some(_) | None => keys.push(id),
+            }
+        }
+        keys
     }
 
     pub(crate) fn purged(&self) -> Option<LogId> {
@@ -286,7 +318,7 @@ impl GroupLog {
                 payload: op::Payload::Bytes(bytes),
             });
         }
-        let lsn = self.disk.log.submit(ops);
+        let lsn = self.submit(&state, ops);
         state.slots.range_mut(before..).for_each(|slot| slot.lsn = lsn);
         state.held_bytes += added;
         self.disk.tail.add(added);
@@ -313,7 +345,7 @@ impl GroupLog {
         gone.reverse();
         let ops = releases(self.stream, &gone);
         if !ops.is_empty() {
-            self.disk.log.submit(ops);
+            self.submit(&state, ops);
         }
     }
 
@@ -331,8 +363,8 @@ impl GroupLog {
         state.first = state.first.max(upto.index + 1);
         state.held_from = state.held_from.max(state.first);
         let position = state.take_position();
-        let old = state.purged.replace((upto, position));
-        self.replace(position, &Head::Purged(upto), Bytes::new(), old.map(|(_, at)| at));
+        let old = state.purged.replace((upto, position)).map(|(_, at)| at);
+        self.replace(state, &Head::Purged(upto), Bytes::new(), Replaced { position, old });
     }
 
     /// What is waited for until an entry counts as durable.
@@ -345,18 +377,19 @@ impl GroupLog {
 
     /// Puts a record and releases the one that it replaces. It is vital, so the order holds even
     /// on a full disk. Call it with the state locked.
-    fn replace(&self, position: Seq, head: &Head, payload: Bytes, old: Option<Seq>) -> Lsn {
+    fn replace(&self, state: &State, head: &Head, payload: Bytes, replaced: Replaced) -> Lsn {
+        let Replaced { position, old } = replaced;
         let mut ops = vec![self.put(position, head, payload)];
         ops.extend(old.map(|at| Op::Release { stream: self.stream, first: at, last: at }));
-        self.disk.log.submit(ops)
+        self.submit(state, ops)
     }
 
     async fn save_vote(&self, vote: Vote) -> io::Result<()> {
         let lsn = {
             let mut state = self.state.lock();
             let position = state.take_position();
-            let old = state.vote.replace((vote, position));
-            self.replace(position, &Head::Vote(vote), Bytes::new(), old.map(|(_, at)| at))
+            let old = state.vote.replace((vote, position)).map(|(_, at)| at);
+            self.replace(&state, &Head::Vote(vote), Bytes::new(), Replaced { position, old })
         };
         self.seat.on_vote(vote);
         self.disk.watermark.reached(Until::Vital, lsn).await
@@ -368,12 +401,12 @@ impl GroupLog {
         let head = Head::Committed(id);
         if let Some((old, position)) = &mut state.committed {
             *old = id;
-            let seq = *position;
-            self.disk.log.submit(vec![Op::Note { stream: self.stream, seq, bytes: head.encode() }]);
+            let note = Op::Note { stream: self.stream, seq: *position, bytes: head.encode() };
+            self.submit(&state, vec![note]);
         } else {
             let position = state.take_position();
             state.committed = Some((id, position));
-            self.replace(position, &head, Bytes::new(), None);
+            self.replace(&state, &head, Bytes::new(), Replaced { position, old: None });
         }
     }
 
@@ -487,15 +520,16 @@ impl GroupLog {
             Op::Put { stream: self.stream, seq, class, head: head.encode(), payload }
         };
         let ops = heads.into_iter().map(put).collect();
-        let lsn = self.disk.log.submit(ops);
+        let lsn = self.submit(&state, ops);
         (positions, lsn)
     }
 
     /// Releases records; ascending positions are released in ranges.
     pub(crate) fn release(&self, positions: &[Seq]) {
         let ops = releases(self.stream, positions);
+        let state = self.state.lock();
         if !ops.is_empty() {
-            self.disk.log.submit(ops);
+            self.submit(&state, ops);
         }
     }
 
@@ -513,8 +547,8 @@ impl GroupLog {
         let lsn = {
             let mut state = self.state.lock();
             let position = state.take_position();
-            let old = state.checkpoint.replace((id, position));
-            self.replace(position, &Head::Checkpoint(id), payload, old.map(|(_, at)| at))
+            let old = state.checkpoint.replace((id, position)).map(|(_, at)| at);
+            self.replace(&state, &Head::Checkpoint(id), payload, Replaced { position, old })
         };
         self.disk.watermark.reached(Until::Vital, lsn).await
     }
@@ -565,7 +599,7 @@ impl GroupLog {
             if end > 1 {
                 ops.push(Op::Release { stream: self.stream, first: Seq(1), last: Seq(end - 1) });
             }
-            self.disk.log.submit(ops)
+            self.submit(state, ops)
         };
         self.disk.watermark.reached(Until::Vital, lsn).await
     }
@@ -599,7 +633,10 @@ impl GroupLog {
 
     /// Forgets the group in the journal.
     pub(crate) fn delete(&self) -> Lsn {
-        self.disk.log.submit(vec![Op::Drop { stream: self.stream }])
+        let mut state = self.state.lock();
+        let lsn = self.submit(&state, vec![Op::Drop { stream: self.stream }]);
+        state.deleted = true;
+        lsn
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Heard {
     pub(crate) term: u64,
     /// The number of the connection.
     pub(crate) link: u64,
+    /// The stream of appends; 0 if the leader answered a question.
+    pub(crate) session: u64,
 }
 
 /// Why a vote is refused.
@@ -74,7 +76,9 @@ impl Electorate<'_> {
         let (leader, term) = (NodeId(vote.leader_id.voted_for), vote.leader_id.term);
         // This node's own vote of an earlier life leads nobody.
         let link = link(leader).filter(|_| leader != self.me)?;
-        (self.heard == Some(Heard { leader, term, link })).then_some(leader)
+        let is_heard =
+            |heard: Heard| (heard.leader, heard.term, heard.link) == (leader, term, link);
+        self.heard.is_some_and(is_heard).then_some(leader)
     }
 }
 
@@ -90,7 +94,7 @@ mod tests {
 
     fn follower() -> Electorate<'static> {
         let vote = Some(vote(5, LEADER.0, true));
-        let heard = Some(Heard { leader: LEADER, term: 5, link: 7 });
+        let heard = Some(Heard { leader: LEADER, term: 5, link: 7, session: 1 });
         Electorate { me: ME, vote, leads: false, voters: VOTERS, heard }
     }
 
@@ -127,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_leader_that_was_away_must_speak_first() {
-        let stale = Some(Heard { leader: LEADER, term: 5, link: 6 });
+        let stale = Some(Heard { leader: LEADER, term: 5, link: 6, session: 1 });
         check(&Electorate { heard: stale, ..follower() }, &[LEADER, CANDIDATE], Ok(()));
         check(&Electorate { heard: None, ..follower() }, &[LEADER, CANDIDATE], Ok(()));
     }

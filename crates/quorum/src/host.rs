@@ -244,6 +244,9 @@ impl Host {
         let raft = Raft::new(me.0, config::of(care), network, store, machine)
             .await
             .map_err(|error| StartError::Failed(id, error.to_string()))?;
+        // Once it has answered, it has told who the members are.
+        let told = raft.with_raft_state(|_| ()).await;
+        told.map_err(|error| StartError::Failed(id, error.to_string()))?;
         let group = Arc::new(Group {
             id,
             care,
@@ -323,6 +326,13 @@ impl Host {
         }
     }
 
+    /// Stops all groups on this node.
+    pub async fn close(&self) {
+        for group in self.shared.all() {
+            self.stop(group.id).await;
+        }
+    }
+
     /// Stops a group on this node and forgets it in the journal.
     pub async fn delete(&self, id: GroupId) {
         let group = self.shared.group(id);
@@ -348,6 +358,7 @@ impl Host {
         self.shared.links.on_down(node);
         for group in self.shared.all() {
             group.inbox.on_down(node);
+            Receiving::on_down(&mut group.receiving.lock(), &group.log, node);
         }
         self.shared.alarm.ring();
     }
@@ -371,7 +382,11 @@ impl Host {
                     Some(group) => {
                         // A stream never outlives its connection.
                         if number == 0 {
-                            self.shared.on_heard(&group, from, request.vote.leader_id.term);
+                            let term = request.vote.leader_id.term;
+                            self.shared.on_heard(&group, from, term, session);
+                            // One that was away for a while knows the term already, and saves no
+                            // vote that would tell it who leads.
+                            group.seat.on_leader(term, from);
                         }
                         group.inbox.on_append(&group.raft, &origin, number, request);
                     }
@@ -393,6 +408,7 @@ impl Host {
             Message::Closed { group, session } => {
                 if let Some(group) = self.shared.group(group) {
                     group.inbox.on_closed(from, session);
+                    self.shared.on_silent(&group, from, session);
                 }
             }
         }
@@ -428,6 +444,13 @@ impl Host {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The supervisor finds nothing more to see to, and ends.
+        self.alarm.ring();
+    }
+}
+
 impl Shared {
     pub(crate) fn group(&self, id: GroupId) -> Option<Arc<Group>> {
         self.groups.read().get(&id).cloned()
@@ -455,11 +478,22 @@ impl Shared {
     }
 
     /// A leader has spoken as such.
-    pub(crate) fn on_heard(&self, group: &Group, leader: NodeId, term: u64) {
+    pub(crate) fn on_heard(&self, group: &Group, leader: NodeId, term: u64, session: u64) {
         let Some(link) = self.links.number(leader) else { return };
         let mut heard = group.heard.lock();
         if heard.is_none_or(|heard| heard.term <= term) {
-            *heard = Some(Heard { leader, term, link });
+            *heard = Some(Heard { leader, term, link, session });
+        }
+    }
+
+    /// The leader ended the stream by which it was heard. It may begin another, or give its place
+    /// to somebody, or have stopped: after a while the supervisor asks.
+    fn on_silent(&self, group: &Group, leader: NodeId, session: u64) {
+        let mut heard = group.heard.lock();
+        if heard.is_some_and(|heard| heard.leader == leader && heard.session == session) {
+            *heard = None;
+            group.vigil.lock().stood = Some(Types::now());
+            self.alarm.ring();
         }
     }
 

@@ -5,8 +5,10 @@
 //! committed *and* an entry of that term is applied, which its blank entry is the first of.
 
 use crate::member::{Committed, Member, Role};
-use crate::types::{Membership, Vote};
+use crate::types::{Membership, Types, Vote};
 use model::id::NodeId;
+use openraft::type_config::TypeConfigExt;
+use openraft::type_config::alias::InstantOf;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,6 +33,8 @@ static USES: AtomicU64 = AtomicU64::new(1);
 struct State {
     /// The newest vote saved since the start; earlier ones are of another life.
     vote: Option<Vote>,
+    /// When it was given to a candidate that has not won yet.
+    voted: Option<InstantOf<Types>>,
     role: Role,
     /// The last term whose leadership this node gave away.
     left: u64,
@@ -46,7 +50,7 @@ impl Seat {
     /// A seat for a member whose last saved vote was in `term`, or 0.
     pub(crate) fn new(me: NodeId, member: Arc<dyn Member>, term: u64) -> Self {
         let role = Role::Follower { term, leader: None };
-        let state = Mutex::new(State { vote: None, role, left: 0 });
+        let state = Mutex::new(State { vote: None, voted: None, role, left: 0 });
         Self { me, member, state, leading: AtomicU64::new(0), used: AtomicU64::new(0) }
     }
 
@@ -65,6 +69,7 @@ impl Seat {
     pub(crate) fn on_vote(&self, vote: Vote) {
         let mut state = self.state.lock();
         state.vote = Some(vote);
+        state.voted = (!vote.committed).then(Types::now);
         let term = vote.leader_id.term;
         let mine = vote.leader_id.voted_for == self.me.0;
         if vote.committed && mine && state.role == (Role::Leader { term }) {
@@ -123,6 +128,11 @@ impl Seat {
         if state.role == (Role::Follower { term, leader: None }) {
             self.set_role(&mut state, Role::Follower { term, leader: Some(leader) });
         }
+    }
+
+    /// When this node voted for somebody who has not won yet.
+    pub(crate) fn voted(&self) -> Option<InstantOf<Types>> {
+        self.state.lock().voted
     }
 
     /// When the group was last used: the higher, the later.

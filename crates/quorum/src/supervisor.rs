@@ -1,7 +1,8 @@
 //! Sees to it that every group has a leader: groups send no heartbeats, so a node asks the others.
 //!
 //! One task per host. It sleeps while all groups here are led. Something wakes it: a node was lost
-//! or is back, a group was started, somebody asks about a group that nobody leads. Then it asks
+//! or is back, a group was started, a leader fell silent, somebody asks about a group that nobody
+//! leads; and every few seconds it looks by itself, which costs next to nothing. Then it asks
 //! the other nodes about all leaderless groups in bulk, the most recently used first, decides for
 //! each ([`plan`]), and asks again until there are none.
 
@@ -29,6 +30,8 @@ const BULK: usize = 4096;
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 /// How long an election may take before the group counts as leaderless again.
 const ELECTION_WAIT: Duration = Duration::from_millis(1500);
+/// How often it looks by itself.
+const LOOK: Duration = Duration::from_secs(5);
 /// Pauses between rounds: short after something happened, longer when rounds come to nothing.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -59,7 +62,7 @@ pub(crate) struct Vigil {
 pub(crate) async fn run(shared: Weak<Shared>, alarm: Arc<Alarm>) {
     let mut pause = PAUSE_MIN;
     loop {
-        alarm.rung.notified().await;
+        drop(Types::timeout(LOOK, alarm.rung.notified()).await);
         loop {
             let Some(shared) = shared.upgrade() else { return };
             let left = round(&shared).await;
@@ -81,10 +84,16 @@ pub(crate) async fn run(shared: Weak<Shared>, alarm: Arc<Alarm>) {
 /// Asks once about every leaderless group. Returns how many there still are.
 async fn round(shared: &Arc<Shared>) -> usize {
     let mut leaderless: Vec<Arc<Group>> = shared.all();
-    leaderless.retain(|group| shared.is_leaderless(group));
+    leaderless.retain(|group| {
+        let is_leaderless = shared.is_leaderless(group);
+        if !is_leaderless {
+            group.vigil.lock().rounds = 0;
+        }
+        is_leaderless
+    });
     let count = leaderless.len();
     // An election under way is waited for.
-    leaderless.retain(|group| !group.is_standing());
+    leaderless.retain(|group| !group.is_standing(shared.options.me));
     leaderless.sort_by_key(|group| std::cmp::Reverse(group.seat.used()));
     for bulk in leaderless.chunks(BULK) {
         ask_about(shared, bulk).await;
@@ -139,10 +148,11 @@ async fn act(shared: &Shared, group: &Group, voters: &[NodeId], words: &[(NodeId
         Plan::Elect => {}
         Plan::Follow { leader, term } => {
             group.vigil.lock().rounds = 0;
-            shared.on_heard(group, leader, term);
+            shared.on_heard(group, leader, term, 0);
             group.seat.on_leader(term, leader);
         }
-        Plan::Wait => group.vigil.lock().rounds += 1,
+        Plan::Defer => group.vigil.lock().rounds += 1,
+        Plan::Wait => group.vigil.lock().rounds = 0,
     }
 }
 
@@ -186,8 +196,14 @@ impl Shared {
 }
 
 impl Group {
-    /// Whether this node stood for election a moment ago.
-    fn is_standing(&self) -> bool {
-        self.vigil.lock().stood.is_some_and(|at| at.elapsed() < ELECTION_WAIT)
+    /// Whether an election may be under way: this node stood a moment ago, or voted for somebody.
+    /// The moment grows with each that came to nothing, on each node by another measure, so that
+    /// nodes that stand at the same time, or are too slow, do not go on like that.
+    fn is_standing(&self, me: NodeId) -> bool {
+        let vigil = self.vigil.lock();
+        let step = 250 + plan::weight(self.id, me) % 500;
+        let wait = ELECTION_WAIT + Duration::from_millis(u64::from(vigil.rounds.min(12)) * step);
+        let is_recent = |at: InstantOf<Types>| at.elapsed() < wait;
+        vigil.stood.is_some_and(is_recent) || self.seat.voted().is_some_and(is_recent)
     }
 }

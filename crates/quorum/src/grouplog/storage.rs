@@ -5,7 +5,7 @@ use crate::types::{Entry, Flushed, LogId, Types, Vote};
 use openraft::storage::{LogState, RaftLogReader, RaftLogStorage};
 use std::fmt::Debug;
 use std::io;
-use std::ops::{Bound, Range, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds, RangeInclusive};
 use std::sync::Arc;
 
 /// What one message to a follower may carry.
@@ -39,6 +39,10 @@ impl RaftLogReader<Types> for Store {
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
         self.0.read(start..end, READ_BYTES_MAX).await
+    }
+
+    async fn get_key_log_ids(&mut self, range: RangeInclusive<LogId>) -> io::Result<Vec<LogId>> {
+        Ok(self.0.key_ids(range.start().index, range.end().index))
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {

@@ -30,7 +30,9 @@ pub(crate) enum Plan {
     Elect,
     /// Somebody leads it.
     Follow { leader: NodeId, term: u64 },
-    /// Ask again later.
+    /// Another one should stand.
+    Defer,
+    /// Too few have lost the leader. Ask again later.
     Wait,
 }
 
@@ -69,12 +71,14 @@ impl Asker<'_> {
         lost.sort_unstable_by(|one, other| other.cmp(one));
         let rank = lost.iter().position(|(_, _, node)| *node == self.me);
         let rank = u32::try_from(rank.expect("it is among them")).unwrap_or(u32::MAX);
-        if rank <= self.rounds / PATIENCE { Plan::Elect } else { Plan::Wait }
+        // The best always stands; of the others, one after the other.
+        let turn = self.rounds / PATIENCE % u32::try_from(lost.len()).unwrap_or(u32::MAX);
+        if rank == 0 || rank == turn { Plan::Elect } else { Plan::Defer }
     }
 }
 
 /// Spreads groups over nodes, the same on each.
-fn weight(group: GroupId, node: NodeId) -> u64 {
+pub(crate) fn weight(group: GroupId, node: NodeId) -> u64 {
     let mut mixed = group.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ node.0;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -110,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_longer_log_leads_and_a_newer_term_beats_length() {
-        assert_eq!(asker(1, (4, 9)).decide(&[lost(2, (4, 10))]), Plan::Wait);
+        assert_eq!(asker(1, (4, 9)).decide(&[lost(2, (4, 10))]), Plan::Defer);
         assert_eq!(asker(1, (4, 9)).decide(&[lost(2, (3, 100))]), Plan::Elect);
     }
 

@@ -141,3 +141,42 @@ async fn a_group_with_heartbeats_of_its_own_elects_and_survives_its_leader() {
     cluster.revive(leader, &BTreeSet::from([GROUP])).await;
     cluster.all_have(&cluster.ids(), 2).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_stops_while_its_node_lives_is_replaced() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.group().await;
+    cluster.propose(leader, "one");
+    cluster.all_have(&cluster.ids(), 1).await;
+    cluster.host(leader).stop(GROUP).await;
+    let next = cluster.some_leader(GROUP, &[node(2), node(3)]).await;
+    cluster.propose(next, "two");
+    cluster.all_have(&[node(2), node(3)], 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn fail_over_takes_a_moment_even_if_the_old_leader_lives_on_alone() {
+    let mut cluster = Cluster::new(3);
+    let ids = cluster.ids();
+    let groups: Vec<GroupId> = (100..130).map(GroupId).collect();
+    for group in &groups {
+        for id in &ids {
+            cluster.start(*id, *group).await;
+        }
+        cluster.host(node(1)).initialise(*group, &ids).await.unwrap();
+        cluster.some_leader(*group, &ids).await;
+        for id in &ids {
+            let founded = |got: &Got| got.voters.len() == 3;
+            cluster.nodes[id].members[group].until("founded", founded).await;
+        }
+    }
+    // What happened while they were founded is over.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = tokio::time::Instant::now();
+    cluster.net.cut(node(1), node(2));
+    cluster.net.cut(node(1), node(3));
+    for group in &groups {
+        cluster.some_leader(*group, &[node(2), node(3)]).await;
+    }
+    assert!(before.elapsed() < Duration::from_secs(1), "{:?}", before.elapsed());
+}
