@@ -267,9 +267,9 @@ impl Shard {
         }
     }
 
-    fn open_cluster(&mut self, profile: Profile, new: bool) {
+    fn open_cluster(&mut self, profile: Profile) {
         let id = profile.id;
-        let queue = ClusterQueue::open(profile, &self.desk, new, self.desk.now);
+        let queue = ClusterQueue::open(profile, &self.desk, self.desk.now);
         self.cluster.insert(id, Box::new(queue));
         busy(&mut self.cluster, &mut self.busy, id);
     }
@@ -332,9 +332,9 @@ impl Shard {
                 command::answer(answer, self.with(queue, Slot::purge));
             }
             Command::Create(profile) if profile.is_of_cluster(self.desk.fabric.me().node) => {
-                self.open_cluster(*profile, true);
+                self.open_cluster(*profile);
             }
-            Command::Open(profile) => self.open_cluster(*profile, false),
+            Command::Open(profile) => self.open_cluster(*profile),
             Command::Create(profile) => {
                 let id = profile.id;
                 let slot = Box::new(Slot::new(*profile, self.desk.now));

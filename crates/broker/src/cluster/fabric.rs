@@ -6,6 +6,7 @@
 //! ```
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::id::{NodeId, QueueId};
@@ -13,6 +14,7 @@ use quorum::group::GroupId;
 use quorum::host::Care;
 use quorum::member::Member;
 
+use crate::cluster::transport::Road;
 use crate::cluster::{Cluster, channel};
 use crate::replicated::client::Leader;
 use crate::replicated::fabric::Fabric;
@@ -22,6 +24,9 @@ use crate::shard::command::{Batch, Command};
 
 /// Bytes of one announcement.
 const ANNOUNCEMENT: usize = 24;
+/// How often, and for how long, a new member looks whether its group has been founded.
+const FOUNDING_PAUSE: Duration = Duration::from_millis(500);
+const FOUNDING_LOOKS: u32 = 600;
 /// Announcements in one message.
 const ANNOUNCEMENTS: usize = 4096;
 
@@ -77,20 +82,30 @@ impl Fabric for Cluster {
         }
     }
 
-    fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Option<Vec<NodeId>>) {
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, members: Vec<NodeId>) {
         let group = GroupId::from(queue);
         let recovered = self.recovered.lock().remove(&group).unwrap_or_default();
-        let (host, me) = (self.host.clone(), self.me.node);
+        let (host, me, road) = (self.host.clone(), self.me.node, self.road.clone());
         tokio::spawn(async move {
             if let Err(error) = host.start(group, Care::Supervised, member, recovered).await {
                 tracing::error!(%queue, %error, "a member of a quorum queue cannot start");
                 return;
             }
-            let Some(members) = first else { return };
-            if members.first() == Some(&me)
-                && let Err(error) = host.initialise(group, &members).await
-            {
-                tracing::error!(%queue, %error, "a quorum queue cannot be founded");
+            // The first of the members founds the group. If it is lost before the others have heard
+            // of that, the next one does: all of them would found the same.
+            for _ in 0..FOUNDING_LOOKS {
+                if host.status(group).is_none_or(|status| !status.members.is_empty()) {
+                    return;
+                }
+                if members.iter().find(|member| **member == me || is_up(&road, **member))
+                    == Some(&me)
+                {
+                    if let Err(error) = host.initialise(group, &members).await {
+                        tracing::error!(%queue, %error, "a quorum queue cannot be founded");
+                    }
+                    return;
+                }
+                tokio::time::sleep(FOUNDING_PAUSE).await;
             }
         });
     }
@@ -155,6 +170,11 @@ impl Cluster {
             self.shards.inbox(index).post(Batch::one(command()));
         }
     }
+}
+
+fn is_up(road: &Road, node: NodeId) -> bool {
+    let peers = road.links().map(|links| links.peers()).unwrap_or_default();
+    peers.iter().any(|peer| peer.up.as_ref().is_some_and(|identity| identity.id == node))
 }
 
 fn encode(leads: impl ExactSizeIterator<Item = (QueueId, Leader)>) -> Bytes {

@@ -6,7 +6,7 @@ use amqp::request::{Binding as BindingRequest, Error, ExchangeDeclare, QueueDecl
 use metadata::command::{Command, DeclareExchange, DeclareQueue, SerialQueueId};
 use metadata::objects::Name;
 use metadata::objects::binding::{Binding, Destination};
-use metadata::objects::queue::Queue;
+use metadata::objects::queue::{Queue, QueueKind};
 use metadata::outcome::Outcome;
 use model::id::{NodeId, QueueId};
 
@@ -160,10 +160,33 @@ impl Gateway {
             if let Some(reply) = self.declared(&queue).await? {
                 return Ok(reply);
             }
+            if queue.kind == QueueKind::Quorum || self.is_kept_elsewhere(&queue) {
+                return Err(self.is_down(&queue));
+            }
             // Somebody is deleting it, and its shard has done its part: what is left is done here,
             // and a new queue follows.
             self.change(delete_command(&queue)).await?;
             self.refresh();
+        }
+    }
+
+    /// Whether another node keeps this classic queue.
+    fn is_kept_elsewhere(&self, queue: &Queue) -> bool {
+        queue.home != NodeId(0) && queue.home != self.node.cluster.me.node
+    }
+
+    /// The queue is there, but nobody can be asked who keeps it.
+    pub(super) fn is_down(&self, queue: &Queue) -> Error {
+        let state = self.node.router.state();
+        let home = state
+            .node(queue.home)
+            .map_or_else(|| queue.home.to_string(), |node| node.name.to_string());
+        Error {
+            code: 404,
+            text: format!(
+                "home node '{home}' of durable queue '{}' in vhost '{}' is down or inaccessible",
+                queue.name, queue.vhost
+            ),
         }
     }
 

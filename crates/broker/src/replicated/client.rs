@@ -90,6 +90,8 @@ pub(crate) struct Client {
     seats: BTreeMap<ConsumerId, Seat>,
     /// Settled since the present leader was asked to deliver again: not to be delivered again.
     settled: Option<BTreeSet<(Option<ConsumerId>, Seq)>>,
+    /// The number of the last order that asked for it.
+    attach: u64,
 }
 
 impl Client {
@@ -105,6 +107,7 @@ impl Client {
             asking: BTreeMap::new(),
             seats: BTreeMap::new(),
             settled: None,
+            attach: 0,
         }
     }
 
@@ -204,8 +207,10 @@ impl Client {
         self.leader = leader;
         self.courier.rewind();
         if leader.is_some() && had_one {
-            self.settled = Some(BTreeSet::new());
+            // What was settled since an earlier one counts for the next one too.
+            self.settled.get_or_insert_default();
             let consumers = self.seats.keys().copied().collect();
+            self.attach = self.courier.next();
             self.push(now, Order::Attach { consumers }, Asker::Nobody);
         }
     }
@@ -348,7 +353,11 @@ impl Client {
                     if again { Event::DeliverAgain(delivery) } else { Event::Deliver(delivery) };
                 outboxes.push(seat.outbox, event);
             }
-            Item::Attached => self.settled = None,
+            Item::Attached { number } => {
+                if number == self.attach {
+                    self.settled = None;
+                }
+            }
             Item::Cancelled { consumer } => {
                 self.tell(outboxes, consumer, |channel| Event::ConsumerCancelled {
                     channel,

@@ -32,9 +32,9 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     /// Tells all other nodes, and those that come later, that this one leads a queue.
     fn announce(&self, queue: QueueId, leader: Leader);
 
-    /// Starts this node's member of a queue's group. `first`: the group is new, these are its
-    /// members, and the first of them founds it.
-    fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Option<Vec<NodeId>>);
+    /// Starts this node's member of a queue's group. If the group has never been founded, the first
+    /// of `first` who is there does it.
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Vec<NodeId>);
 
     /// Ends this node's member for good; what the journal has of it is dropped.
     fn delete(&self, queue: QueueId);

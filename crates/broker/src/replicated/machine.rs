@@ -49,7 +49,7 @@ pub(crate) enum Output {
     /// A consumer that held this before may not have got it.
     Again { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32 },
     /// All of the sender's consumers have got what they hold once more; these are unknown here.
-    Attached { sender: Sender, unknown: Vec<ConsumerId> },
+    Attached { sender: Sender, number: u64, unknown: Vec<ConsumerId> },
     /// A consumer is gone.
     Unsubscribed { consumer: ConsumerId },
     /// Orders of a sender up to this number have been performed.
@@ -80,6 +80,8 @@ pub(crate) struct Machine {
     last: Seq,
     /// The highest stamp: time never runs backwards here.
     stamp: Timestamp,
+    /// No settings have come yet.
+    is_new: bool,
     subscribed: BTreeMap<ConsumerId, Subscribed>,
     /// What is held by `basic.get`.
     gets: BTreeMap<Seq, Got>,
@@ -95,6 +97,7 @@ impl Machine {
             ledger: Ledger::default(),
             last: Seq(0),
             stamp: Timestamp(0),
+            is_new: true,
             subscribed: BTreeMap::new(),
             gets: BTreeMap::new(),
             effects: Vec::new(),
@@ -193,6 +196,10 @@ impl Machine {
                 let stands = self.subscribed.contains_key(&subscribed.consumer);
                 Reply::Consumed(if stands { Consumed::Done } else { Consumed::ExclusiveUse })
             }
+            // The leader that performed it may not have told.
+            Order::Attach { consumers } => {
+                return self.attach(sender, number, consumers.clone(), outputs);
+            }
             Order::Cancel { .. } => Reply::Cancelled(false),
             Order::Count => self.counted(),
             Order::Purge => Reply::Purged(0),
@@ -266,11 +273,16 @@ impl Machine {
                 reply(outputs, Reply::Deleted(deleted));
             }
             Order::Hello => self.hello(sender, outputs),
-            Order::Attach { consumers } => self.attach(sender, consumers, outputs),
+            Order::Attach { consumers } => self.attach(sender, number, consumers, outputs),
             Order::Nothing => {}
             Order::Configure(settings) => {
                 // The leader encoded it with the version that all members know.
                 if let Ok(settings) = Settings::decode(&settings) {
+                    if self.is_new {
+                        // It begins now, not when the member was made.
+                        self.is_new = false;
+                        self.queue = Queue::new(settings.clone(), self.stamp);
+                    }
                     self.queue_does(Command::Configure(settings), outputs);
                 }
             }
@@ -452,7 +464,13 @@ impl Machine {
     }
 
     /// A node follows a new leader, which cannot know what the old one had sent.
-    fn attach(&mut self, sender: Sender, consumers: Vec<ConsumerId>, outputs: &mut Vec<Output>) {
+    fn attach(
+        &self,
+        sender: Sender,
+        number: u64,
+        consumers: Vec<ConsumerId>,
+        outputs: &mut Vec<Output>,
+    ) {
         for (&consumer, _) in self.subscribed.iter().filter(|(_, one)| one.at == sender) {
             outputs.extend(self.queue.holdings(consumer).map(|held| Output::Again {
                 consumer,
@@ -468,6 +486,6 @@ impl Machine {
             .into_iter()
             .filter(|consumer| !self.subscribed.contains_key(consumer))
             .collect();
-        outputs.push(Output::Attached { sender, unknown });
+        outputs.push(Output::Attached { sender, number, unknown });
     }
 }

@@ -37,8 +37,8 @@ pub(crate) enum Item {
     Reply { number: u64, reply: Reply },
     /// A message for a consumer. `again`: it may have got it already, from another leader.
     Deliver { consumer: ConsumerId, seq: Seq, redelivered: bool, again: bool, message: Message },
-    /// Everything that consumers hold has been delivered again.
-    Attached,
+    /// Everything that consumers hold has been delivered again, as the order with this number asked.
+    Attached { number: u64 },
     /// The queue ended a consumer.
     Cancelled { consumer: ConsumerId },
     /// A consumer held a message for too long; the code and text of the error for its client.
@@ -144,7 +144,7 @@ impl Item {
                 out.put_u8(u8::from(*redelivered) | (u8::from(*again) << 1));
                 message.encode_into(out);
             }
-            Self::Attached => put(out, kind::ATTACHED, 0),
+            Self::Attached { number } => put(out, kind::ATTACHED, *number),
             Self::Cancelled { consumer } => put(out, kind::CANCELLED_CONSUMER, consumer.0),
             Self::TimedOut { consumer, code, text } => {
                 put(out, kind::TIMED_OUT, consumer.0);
@@ -215,7 +215,7 @@ impl Item {
                 let (redelivered, again) = (flags & 1 != 0, flags & 2 != 0);
                 Self::Deliver { consumer, seq, redelivered, again, message: message(bytes)? }
             }
-            kind::ATTACHED => Self::Attached,
+            kind::ATTACHED => Self::Attached { number },
             kind::CANCELLED_CONSUMER => Self::Cancelled { consumer },
             kind::TIMED_OUT => {
                 Self::TimedOut { consumer, code: u16_of(&mut bytes)?, text: text(&mut bytes)? }
@@ -288,7 +288,7 @@ mod tests {
                     again: false,
                     message: message.clone(),
                 },
-                Item::Attached,
+                Item::Attached { number: 8 },
                 Item::Cancelled { consumer },
                 Item::TimedOut { consumer, code: 406, text: "late".into() },
                 Item::Demand { consumer },

@@ -1,6 +1,7 @@
 //! A queue that this node reaches through the cluster: a quorum queue, with its member here if this
 //! node has one, or a classic queue that another node keeps.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use amqp::request::{Flow, Unsettled};
@@ -66,12 +67,13 @@ pub(crate) struct ClusterQueue {
     used_at: Timestamp,
     /// Publishes wait at most this long for a leader.
     patience: Millis,
+    /// Nodes that have been lost for too long, and are not back.
+    gone: BTreeSet<NodeId>,
 }
 
 impl ClusterQueue {
     /// A queue without a leader yet; if this node is one of its members, the member starts.
-    /// `new`: it was declared just now, and its first member founds its group.
-    pub(crate) fn open(profile: Profile, desk: &Desk, new: bool, now: Timestamp) -> Self {
+    pub(crate) fn open(profile: Profile, desk: &Desk, now: Timestamp) -> Self {
         let me = desk.fabric.me();
         let members = profile.quorum.clone().unwrap_or_default();
         let home = profile.quorum.is_none().then_some(profile.home);
@@ -79,7 +81,7 @@ impl ClusterQueue {
             let containers = Arc::default();
             let shards = Arc::clone(&desk.shards);
             let member = QueueMember::new(profile.id, shards, Arc::clone(&containers));
-            desk.fabric.start(profile.id, Arc::new(member), new.then_some(members));
+            desk.fabric.start(profile.id, Arc::new(member), members);
             Replica::new(containers)
         });
         let mut client = Client::new(profile.id, me);
@@ -99,6 +101,7 @@ impl ClusterQueue {
             deadline: None,
             used_at: now,
             patience,
+            gone: BTreeSet::new(),
         }
     }
 
@@ -238,6 +241,7 @@ impl ClusterQueue {
 
     /// A node is connected: if it keeps this queue, the way to it is open.
     pub(crate) fn up(&mut self, now: Timestamp, node: Sender) {
+        self.gone.remove(&node.node);
         if self.home == Some(node.node) {
             self.client.follow(now, Some(Leader { node: node.node, term: node.boot }));
         }
@@ -255,8 +259,12 @@ impl ClusterQueue {
         }
     }
 
-    /// A node has been lost for too long: its consumers are gone, if this one leads.
+    /// A node has been lost for too long: its consumers are gone. Who leads says so in the log, now
+    /// or when it comes to lead.
     pub(crate) fn lost_for_long(&mut self, node: NodeId) {
+        if self.profile.quorum.is_some() {
+            self.gone.insert(node);
+        }
         if let Some(replica) = &mut self.replica
             && replica.nodes().contains(&node)
         {
@@ -282,6 +290,10 @@ impl ClusterQueue {
             }
             Input::Role(Role::Leader { term }) => {
                 replica.lead(term, &self.profile);
+                let held = replica.nodes();
+                for node in self.gone.intersection(&held) {
+                    replica.own(Order::Lost { node: *node });
+                }
                 let leader = Leader { node: self.client.me().node, term };
                 self.client.follow(desk.now, Some(leader));
                 return Some(leader);

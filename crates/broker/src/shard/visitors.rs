@@ -237,7 +237,7 @@ impl Shard {
             Order::Hello => self.leave(node, queue),
             Order::Attach { .. } => {
                 self.leave(node, queue);
-                way.send(0, vec![Item::Attached]);
+                way.send(0, vec![Item::Attached { number }]);
             }
             Order::Publish(_)
             | Order::Nothing

@@ -18,6 +18,7 @@ impl Machine {
         out.put_u8(VERSION);
         out.put_u64_le(self.last.0);
         out.put_u64_le(self.stamp.0);
+        out.put_u8(u8::from(self.is_new));
         let entries = self.ledger.entries();
         out.put_u32_le(u32::try_from(entries.len()).expect("a cluster has few nodes"));
         for (sender, last) in entries {
@@ -54,11 +55,13 @@ impl Machine {
         }
         let last = Seq(order::u64_of(bytes)?);
         let stamp = Timestamp(order::u64_of(bytes)?);
+        let is_new = order::u8_of(bytes)? != 0;
         let mut entries = Vec::new();
         for _ in 0..order::u32_of(bytes)? {
             entries.push((take_sender(bytes)?, order::u64_of(bytes)?));
         }
-        let mut machine = Self { last, stamp, ledger: Ledger::restore(entries), ..Self::new() };
+        let mut machine =
+            Self { last, stamp, is_new, ledger: Ledger::restore(entries), ..Self::new() };
         for _ in 0..order::u32_of(bytes)? {
             let subscribed = Subscribed::decode(bytes)?;
             machine.subscribed.insert(subscribed.consumer, subscribed);

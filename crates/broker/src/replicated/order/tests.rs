@@ -78,7 +78,10 @@ fn what_is_written_is_read() {
     let (stamp, batches) = read_entry(entry()).expect("it is well-formed");
     assert_eq!((stamp, batches.len()), (Timestamp(77), 3));
     let heads: Vec<_> = batches.iter().map(|it| (it.sender.node.0, it.first, it.count)).collect();
-    assert_eq!(heads, [(5, 100, u32::try_from(orders().len()).expect("few")), (0, 0, 1), (5, 200, 1)]);
+    assert_eq!(
+        heads,
+        [(5, 100, u32::try_from(orders().len()).expect("few")), (0, 0, 1), (5, 200, 1)]
+    );
     let mut first = batches[0].clone();
     for expected in orders() {
         let read = first.take().expect("as many as written").expect("well-formed");

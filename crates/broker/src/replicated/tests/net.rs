@@ -172,15 +172,14 @@ impl Fabric for Cluster {
         }
     }
 
-    fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Option<Vec<NodeId>>) {
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, members: Vec<NodeId>) {
         let (host, me) = (self.host.clone(), self.me.node);
         let recovered = self.recovered.lock().remove(&queue.into());
         tokio::spawn(async move {
             let recovered = recovered.unwrap_or_default();
             host.start(queue.into(), Care::Supervised, member, recovered).await.expect("starts");
-            if let Some(members) = first
-                && members.first() == Some(&me)
-            {
+            let is_new = host.status(queue.into()).is_some_and(|status| status.members.is_empty());
+            if is_new && members.first() == Some(&me) {
                 host.initialise(queue.into(), &members).await.expect("is founded");
             }
         });
