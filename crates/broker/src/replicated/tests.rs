@@ -40,7 +40,7 @@ async fn publish(node: &Node, range: std::ops::Range<u64>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_node_publishes_and_any_node_consumes() {
-    let net = Net::new(3).await;
+    let net = Net::new(3);
     net.declare(QUEUE).await;
     for (index, node) in net.nodes().iter().enumerate() {
         let first = index as u64 * 10;
@@ -69,7 +69,7 @@ async fn any_node_publishes_and_any_node_consumes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn questions_are_answered_from_everywhere() {
-    let net = Net::new(3).await;
+    let net = Net::new(3);
     net.declare(QUEUE).await;
     let (a, c) = (net.nodes()[0].client(), net.nodes()[2].client());
     publish(&net.nodes()[1], 0..5).await;
@@ -92,7 +92,7 @@ async fn questions_are_answered_from_everywhere() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_leader_is_lost_and_nothing_confirmed_is() {
-    let net = Net::new(3).await;
+    let net = Net::new(3);
     net.declare(QUEUE).await;
     let leader = net.leader(QUEUE).await;
     let others: Vec<&Node> = net.nodes().iter().filter(|node| node.me != leader.me).collect();
@@ -115,7 +115,7 @@ async fn the_leader_is_lost_and_nothing_confirmed_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_publishes_wait_and_then_are_refused() {
-    let net = Net::new(3).await;
+    let net = Net::new(3);
     net.declare(QUEUE).await;
     publish(&net.nodes()[0], 0..5).await;
     net.kill(net.nodes()[1].me.node).await;
@@ -128,7 +128,7 @@ async fn without_a_majority_publishes_wait_and_then_are_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_comes_back_with_its_journal() {
-    let mut net = Net::new(3).await;
+    let mut net = Net::new(3);
     net.declare(QUEUE).await;
     publish(&net.nodes()[0], 0..50).await;
     for index in [0, 1, 2] {
@@ -148,7 +148,7 @@ async fn a_node_comes_back_with_its_journal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_classic_queue_serves_the_other_nodes() {
-    let net = Net::new(3).await;
+    let net = Net::new(3);
     net.declare_classic(QUEUE).await;
     for (index, node) in net.nodes().iter().enumerate() {
         let first = index as u64 * 10;
@@ -173,7 +173,7 @@ async fn a_classic_queue_serves_the_other_nodes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_lost_node_held_of_a_classic_queue_comes_back() {
-    let net = Net::new(3).await;
+    let net = Net::new(3);
     net.declare_classic(QUEUE).await;
     publish(&net.nodes()[0], 0..5).await;
     let (b, c) = (net.nodes()[1].client(), net.nodes()[2].client());
@@ -188,7 +188,7 @@ async fn what_a_lost_node_held_of_a_classic_queue_comes_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_keeper_a_classic_queue_refuses() {
-    let net = Net::new(3).await;
+    let net = Net::new(3);
     net.declare_classic(QUEUE).await;
     let b = net.nodes()[1].client();
     assert_eq!(b.consume(QUEUE, ConsumerId(3), Flow::Prefetch(5)).await, Consumed::Done);

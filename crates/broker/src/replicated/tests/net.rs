@@ -230,7 +230,7 @@ pub(super) struct Net {
 }
 
 impl Net {
-    pub(super) async fn new(count: u64) -> Self {
+    pub(super) fn new(count: u64) -> Self {
         let wires: Arc<Wires> = Arc::default();
         let mut net =
             Self { wires, nodes: Vec::new(), directories: Vec::new(), queues: Mutex::default() };
