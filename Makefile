@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps compiler check fix test cases acceptance chaos run cluster build bench fuzz doc image clean
+.PHONY: help deps compiler check fix test sim sim-sweep sim-rules cases acceptance chaos run cluster build bench fuzz doc image clean
 
 cargo := xtask/cargo.sh
 package := $(if $(CRATE),-p $(CRATE),--workspace)
@@ -11,7 +11,7 @@ e2e := $(if $(filter-out e2e,$(CRATE)),,yes)
 ARGS ?=
 
 help: ## print this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | column -t -s '|'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | column -t -s '|'
 
 deps: ## install what is missing (Debian packages, cargo-nextest) and compile RocksDB once per machine
 	@xtask/deps.sh test
@@ -33,6 +33,15 @@ fix: deps ## rewrite what may be rewritten: lints, format, config/leveret.toml
 test: deps ## all tests, or those of one crate: make test CRATE=queue
 	$(if $(e2e),$(cargo) build --locked --bins)
 	$(if $(e2e),export E2E_PYTHON=$$(xtask/python.sh);) $(cargo) nextest run --locked $(package) $(ARGS)
+
+sim: compiler ## a few seeds of the simulated cluster, or one: make sim (SIM_SEED=17 SIM_TRACE=1 in front)
+	$(cargo) test --locked -p broker --lib replicated::sim -- --nocapture
+
+sim-sweep: compiler ## many seeds of it: make sim-sweep N=1000
+	SIM_SEEDS=$(or $(N),1000) $(cargo) test --release --locked -p broker --lib replicated::sim::nothing -- --nocapture
+
+sim-rules: compiler ## breaks each rule that the simulation guards, and sees that it notices
+	$(cargo) test --locked -p broker --lib replicated::sim::a_broken -- --ignored --nocapture
 
 cases: deps build ## the black-box cases at full counts against the release build
 	CASES=full E2E_PYTHON=$$(xtask/python.sh) LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) nextest run --locked -p e2e --profile cases $(ARGS)

@@ -23,4 +23,14 @@ pub(crate) mod queue;
 pub(crate) mod replica;
 
 #[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::duration_suboptimal_units,
+    clippy::needless_pass_by_value,
+    clippy::print_stdout,
+    clippy::unused_async,
+    reason = "a simulation counts small numbers, and says what it does"
+)]
+mod sim;
+#[cfg(test)]
 mod tests;

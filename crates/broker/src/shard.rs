@@ -17,6 +17,7 @@ pub(crate) mod slot;
 pub(crate) mod bodies;
 pub(crate) mod confirms;
 pub(crate) mod desk;
+pub(crate) mod ground;
 pub(crate) mod outboxes;
 pub(crate) mod spilled;
 pub(crate) mod visitors;
@@ -113,7 +114,8 @@ impl Shard {
             match self.deadlines.first() {
                 None => inbox.woken().await,
                 Some((deadline, _)) => {
-                    let wait = Duration::from_millis(deadline.0.saturating_sub(now().0));
+                    let wait =
+                        Duration::from_millis(deadline.0.saturating_sub(self.desk.journal.now().0));
                     // Whichever comes first; the turn looks at both.
                     drop(tokio::time::timeout(wait, inbox.woken()).await);
                 }
@@ -122,7 +124,7 @@ impl Shard {
     }
 
     fn turn(&mut self, batches: &mut Vec<Batch>) {
-        self.desk.now = now();
+        self.desk.now = self.desk.journal.now();
         for batch in batches.drain(..) {
             self.perform(batch);
         }

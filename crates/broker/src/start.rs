@@ -46,6 +46,7 @@ use crate::router::Router;
 use crate::shard::bodies::Weight;
 use crate::shard::command::{Batch, Command as ShardCommand};
 use crate::shard::desk::Desk;
+use crate::shard::ground::Ground;
 use crate::shard::outboxes::Outboxes;
 use crate::shard::slot::Slot;
 use crate::shard::{self, Shard};
@@ -403,7 +404,7 @@ impl Opened {
                 budget: bodies,
                 attached: std::collections::VecDeque::new(),
                 consumer_window: node.config.limits.consumer_window,
-                journal: Arc::clone(&journal),
+                journal: Arc::clone(&journal) as Arc<dyn Ground>,
                 inbox: Arc::clone(shards.inbox(index)),
                 shards: Arc::clone(&shards),
                 router: Arc::clone(&node.router),

@@ -65,6 +65,11 @@ fn millis(duration: Duration) -> u64 {
 
 /// The settings of a group.
 pub(crate) fn of(care: Care) -> Arc<Config> {
+    #[cfg(feature = "sim")]
+    if crate::sim::breaks(crate::sim::Broken::RestoredLeader) {
+        let config = Config { enable_leader_restore: Some(true), ..(**SUPERVISED).clone() };
+        return Arc::new(config);
+    }
     Arc::clone(match care {
         Care::Supervised => &SUPERVISED,
         Care::Heartbeats => &HEARTBEATS,

@@ -18,13 +18,12 @@ use crate::record::{EntryKind, Head};
 use crate::recovered::{Found, Recovered};
 use crate::seat::Seat;
 use crate::tail::Tail;
-use crate::types::{Data, Entry, Flushed, LogId, Payload, SnapshotMeta, Types, Vote, log_id};
+use crate::types::{Data, Entry, Flushed, LogId, Payload, SnapshotMeta, Vote, log_id};
 use crate::watermark::{Until, Watermark};
 use crate::wire::{Reader, Write};
 use bytes::{Bytes, BytesMut};
 use journal::op::{self, Class, Lsn, Op};
 use model::id::{Seq, StreamId};
-use openraft::type_config::TypeConfigExt;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -501,13 +500,11 @@ impl GroupLog {
         &self,
         positions: Vec<Seq>,
     ) -> io::Result<Vec<io::Result<Bytes>>> {
-        let (log, stream) = (Arc::clone(&self.disk.log), self.stream);
-        Types::spawn_blocking(move || {
-            let mut out = Vec::with_capacity(positions.len());
-            log.read(stream, &positions, &mut out);
-            out.into_iter().map(|result| result.map_err(io::Error::other)).collect()
-        })
-        .await
+        let (answer, read) = tokio::sync::oneshot::channel();
+        let then = Box::new(move |payloads| drop(answer.send(payloads)));
+        Arc::clone(&self.disk.log).read_later(self.stream, positions, then);
+        let payloads: Vec<_> = read.await.map_err(|_| io::Error::other("nothing was read"))?;
+        Ok(payloads.into_iter().map(|result| result.map_err(io::Error::other)).collect())
     }
 
     /// Stores bodies alone, in new records.
@@ -522,6 +519,11 @@ impl GroupLog {
         let ops = heads.into_iter().map(put).collect();
         let lsn = self.submit(&state, ops);
         (positions, lsn)
+    }
+
+    /// Calls once everything vital up to there is durable.
+    pub(crate) fn when_vital(&self, lsn: Lsn, call: impl FnOnce(io::Result<()>) + Send + 'static) {
+        self.disk.watermark.when(Until::Vital, lsn, call);
     }
 
     /// Releases records; ascending positions are released in ranges.
@@ -544,13 +546,26 @@ impl GroupLog {
         // It names bodies in entries, which may wait for room while it does not.
         let entries = self.state.lock().slot(id.index).map_or(Lsn(0), |slot| slot.lsn);
         self.disk.watermark.reached(Until::Durable, entries).await?;
-        let lsn = {
+        let (position, lsn) = {
             let mut state = self.state.lock();
             let position = state.take_position();
-            let old = state.checkpoint.replace((id, position)).map(|(_, at)| at);
-            self.replace(&state, &Head::Checkpoint(id), payload, Replaced { position, old })
+            let ops = vec![self.put(position, &Head::Checkpoint(id), payload)];
+            (position, self.submit(&state, ops))
         };
-        self.disk.watermark.reached(Until::Vital, lsn).await
+        self.disk.watermark.reached(Until::Vital, lsn).await?;
+        // Only now can it be read. One that came from another node meanwhile is newer.
+        let old = {
+            let mut state = self.state.lock();
+            match state.checkpoint {
+                Some((newer, _)) if newer > id => position,
+                _ => match state.checkpoint.replace((id, position)) {
+                    Some((_, old)) => old,
+                    None => return Ok(()),
+                },
+            }
+        };
+        self.release(&[old]);
+        Ok(())
     }
 
     /// Stores a checkpoint that came from another node, whose bodies lie in records from `first`

@@ -216,6 +216,11 @@ impl Host {
             return Err(StartError::Damaged(id, damage.into()));
         }
         let me = shared.options.me;
+        #[cfg(feature = "sim")]
+        let resumed = recovered.vote.map(|(vote, _)| vote).filter(|vote| {
+            let mine = vote.committed && vote.leader_id.voted_for == me.0;
+            mine && crate::sim::breaks(crate::sim::Broken::RestoredLeader)
+        });
         let term = recovered.vote.map_or(0, |(vote, _)| vote.leader_id.term);
         let seat = Arc::new(Seat::new(me, member, term));
         let class = match care {
@@ -247,6 +252,10 @@ impl Host {
         // Once it has answered, it has told who the members are.
         let told = raft.with_raft_state(|_| ()).await;
         told.map_err(|error| StartError::Failed(id, error.to_string()))?;
+        #[cfg(feature = "sim")]
+        if let Some(vote) = resumed {
+            seat.on_vote(vote);
+        }
         let group = Arc::new(Group {
             id,
             care,

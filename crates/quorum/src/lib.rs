@@ -86,5 +86,8 @@ mod inbox;
 
 mod bringup;
 
+#[cfg(feature = "sim")]
+pub mod sim;
+
 #[cfg(test)]
 mod tests;

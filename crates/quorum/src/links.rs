@@ -6,7 +6,11 @@
 use model::id::NodeId;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
+#[cfg(not(feature = "sim"))]
 use tokio::sync::watch;
+
+#[cfg(feature = "sim")]
+use crate::sim::watch;
 
 /// The connection with a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

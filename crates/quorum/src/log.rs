@@ -5,6 +5,13 @@ use journal::error::ReadError;
 use journal::journal::Journal;
 use journal::op::{Lsn, Op};
 use model::id::{Seq, StreamId};
+use openraft::type_config::TypeConfigExt;
+use std::sync::Arc;
+
+use crate::types::Types;
+
+/// Takes what was read, on whatever thread that was.
+pub type Then = Box<dyn FnOnce(Vec<Result<Bytes, ReadError>>) + Send>;
 
 /// A journal, narrowed to what groups use. What becomes durable is told to a
 /// [`Watermark`](crate::watermark::Watermark) by whoever hears it from the journal.
@@ -14,6 +21,15 @@ pub trait Log: Send + Sync + 'static {
 
     /// Reads payloads of durable records; see [`Journal::read`]. May block on the disk.
     fn read(&self, stream: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>);
+
+    /// Reads where it may block. Call it within a runtime.
+    fn read_later(self: Arc<Self>, stream: StreamId, seqs: Vec<Seq>, then: Then) {
+        drop(Types::spawn_blocking(move || {
+            let mut out = Vec::with_capacity(seqs.len());
+            self.read(stream, &seqs, &mut out);
+            then(out);
+        }));
+    }
 }
 
 impl Log for Journal {

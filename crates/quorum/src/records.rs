@@ -20,12 +20,22 @@ impl fmt::Debug for Records {
 }
 
 impl Records {
-    /// Stores bodies alone, each under a name of the member's, and tells their positions. Never
-    /// blocks. What a record was carried from may be released right after: the journal keeps the
-    /// order, also on a full disk, whose reserve bodies that are carried may use.
-    pub fn carry(&self, bodies: Vec<(u64, Payload)>) -> Vec<Seq> {
+    /// Stores bodies alone, each under a name of the member's, and tells their positions once they
+    /// are durable: before that they cannot be read. Never blocks. On a full disk bodies that are
+    /// carried may use its reserve. `stored` is called by whoever learns of the sync, and must be
+    /// short; never, if the journal fails.
+    pub fn carry(
+        &self,
+        bodies: Vec<(u64, Payload)>,
+        stored: impl FnOnce(Vec<Seq>) + Send + 'static,
+    ) {
         let head = |(name, payload)| (Head::Carried { name }, payload);
-        self.log.carry(Class::Vital, bodies.into_iter().map(head).collect()).0
+        let (positions, lsn) = self.log.carry(Class::Vital, bodies.into_iter().map(head).collect());
+        self.log.when_vital(lsn, move |result| {
+            if result.is_ok() {
+                stored(positions);
+            }
+        });
     }
 
     /// Releases records that were handed over as entries or bodies, once the log does not need

@@ -29,7 +29,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
+#[cfg(not(feature = "sim"))]
 use tokio::sync::watch;
+
+#[cfg(feature = "sim")]
+use crate::sim::watch;
 
 /// The most appends under way to a follower, and the most bytes. More than a journal's sync and
 /// a round trip take in between helps nobody.

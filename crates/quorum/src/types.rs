@@ -4,9 +4,14 @@ use bytes::Bytes;
 use openraft::type_config::alias;
 use std::fmt;
 
+#[cfg(feature = "sim")]
+type Runtime = crate::sim::runtime::Runtime;
+#[cfg(not(feature = "sim"))]
+type Runtime = openraft_rt_tokio::TokioRuntime;
+
 openraft::declare_raft_types!(
     /// What every group is made of. The runtime stands here alone: tasks, sleeps and channels go
-    /// through it, so a simulated runtime needs a change of this line only.
+    /// through it.
     pub(crate) Types:
         D = Data,
         R = (),
@@ -14,7 +19,7 @@ openraft::declare_raft_types!(
         Node = (),
         Term = u64,
         LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
-        AsyncRuntime = openraft_rt_tokio::TokioRuntime,
+        AsyncRuntime = Runtime,
 );
 
 /// The payload of a proposal, as the proposer gave it.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::id::{NodeId, QueueId};
+use model::time::Millis;
 use quorum::group::GroupId;
 use quorum::host::Care;
 use quorum::member::Member;
@@ -40,6 +41,10 @@ impl Fabric for Cluster {
             return Some(self.me);
         }
         self.up.lock().get(&node).map(|peer| Sender { node, boot: peer.boot })
+    }
+
+    fn patience(&self) -> Millis {
+        Millis(u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX))
     }
 
     fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes) {

@@ -74,6 +74,16 @@ struct Seat {
     channel: ChannelId,
 }
 
+/// The present leader was asked to deliver again.
+#[derive(Debug)]
+struct Attaching {
+    term: u64,
+    /// The number of the last order that asks so.
+    number: u64,
+    /// Settled since the first one: not to be delivered again.
+    settled: BTreeSet<(Option<ConsumerId>, Seq)>,
+}
+
 /// See the module head.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -88,10 +98,8 @@ pub(crate) struct Client {
     /// Questions that were performed and whose answers are still to come.
     asking: BTreeMap<u64, Asker>,
     seats: BTreeMap<ConsumerId, Seat>,
-    /// Settled since the present leader was asked to deliver again: not to be delivered again.
-    settled: Option<BTreeSet<(Option<ConsumerId>, Seq)>>,
-    /// The number of the last order that asked for it.
-    attach: u64,
+    /// What was settled since the present leader was asked to deliver again.
+    attaching: Option<Attaching>,
 }
 
 impl Client {
@@ -106,8 +114,7 @@ impl Client {
             courier: Courier::default(),
             asking: BTreeMap::new(),
             seats: BTreeMap::new(),
-            settled: None,
-            attach: 0,
+            attaching: None,
         }
     }
 
@@ -139,9 +146,11 @@ impl Client {
         if self.courier.len() == 0 && self.courier_is_new() {
             self.push(now, Order::Hello, Asker::Nobody);
         }
-        if let (Some(settled), Order::Settle { runs, .. }) = (&mut self.settled, &order) {
+        if let (Some(attaching), Order::Settle { runs, .. }) = (&mut self.attaching, &order) {
             for run in runs {
-                settled.extend((run.first.0..=run.last.0).map(|seq| (run.holder, Seq(seq))));
+                attaching
+                    .settled
+                    .extend((run.first.0..=run.last.0).map(|seq| (run.holder, Seq(seq))));
             }
         }
         self.push(now, order, asker);
@@ -151,11 +160,11 @@ impl Client {
         self.courier.next() == 1
     }
 
-    fn push(&mut self, now: Timestamp, order: Order, asker: Asker) {
+    fn push(&mut self, now: Timestamp, order: Order, asker: Asker) -> u64 {
         if self.courier.len() == 0 {
             self.moved_at = now;
         }
-        self.courier.push(Pending { order, asker, since: now });
+        self.courier.push(Pending { order, asker, since: now })
     }
 
     /// A consumer of this node that is about to subscribe.
@@ -203,15 +212,24 @@ impl Client {
             return;
         }
         self.moved_at = now;
-        let had_one = self.leader.is_some() || self.settled.is_some() || self.courier.next() > 1;
+        let had_one = self.leader.is_some() || self.attaching.is_some() || self.courier.next() > 1;
         self.leader = leader;
         self.courier.rewind();
-        if leader.is_some() && had_one {
-            // What was settled since an earlier one counts for the next one too.
-            self.settled.get_or_insert_default();
+        if let Some(Leader { term, .. }) = leader
+            && had_one
+        {
+            // What was asked before and is not answered would be answered with what stood then.
+            for pending in self.courier.waiting_mut() {
+                if matches!(pending.order, Order::Attach { .. }) {
+                    pending.order = Order::Nothing;
+                }
+            }
+            // The same leader may still have answers to what was asked before.
+            let before = self.attaching.take().filter(|attaching| attaching.term == term);
+            let settled = before.map(|attaching| attaching.settled).unwrap_or_default();
             let consumers = self.seats.keys().copied().collect();
-            self.attach = self.courier.next();
-            self.push(now, Order::Attach { consumers }, Asker::Nobody);
+            let number = self.push(now, Order::Attach { consumers }, Asker::Nobody);
+            self.attaching = Some(Attaching { term, number, settled });
         }
     }
 
@@ -337,8 +355,8 @@ impl Client {
             }
             Item::Deliver { consumer, seq, redelivered, again, message } => {
                 let Some(seat) = self.seats.get(&consumer) else { return };
-                let is_settled = |settled: &BTreeSet<_>| settled.contains(&(Some(consumer), seq));
-                if again && self.settled.as_ref().is_some_and(is_settled) {
+                let is_settled = |it: &Attaching| it.settled.contains(&(Some(consumer), seq));
+                if again && self.attaching.as_ref().is_some_and(is_settled) {
                     return;
                 }
                 let delivery = Delivery {
@@ -354,8 +372,8 @@ impl Client {
                 outboxes.push(seat.outbox, event);
             }
             Item::Attached { number } => {
-                if number == self.attach {
-                    self.settled = None;
+                if self.attaching.as_ref().is_some_and(|attaching| attaching.number == number) {
+                    self.attaching = None;
                 }
             }
             Item::Cancelled { consumer } => {

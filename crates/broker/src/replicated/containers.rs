@@ -156,6 +156,16 @@ impl Containers {
             .collect()
     }
 
+    /// How many messages a container was born with, if it is there.
+    pub(crate) fn count(&self, first: Seq) -> Option<u32> {
+        self.by_first.get(&first.0).map(|container| container.count)
+    }
+
+    /// Records that hold nothing of use.
+    pub(crate) fn unwanted(&mut self, positions: &[Seq]) {
+        self.free.extend_from_slice(positions);
+    }
+
     /// Everything alive of a container has got a record of its own.
     pub(crate) fn carried(&mut self, first: Seq, survivors: &[(Seq, Seq)]) {
         if let Some(container) = self.by_first.remove(&first.0) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::id::{NodeId, QueueId};
+use model::time::Millis;
 use quorum::member::Member;
 
 use crate::replicated::client::Leader;
@@ -18,6 +19,9 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
 
     /// Which start of a node is connected; of this node itself, this one.
     fn start_of(&self, node: NodeId) -> Option<Sender>;
+
+    /// How long a silent node's consumers keep what they hold.
+    fn patience(&self) -> Millis;
 
     /// Sends a batch of orders to the node that leads a queue. If it cannot be reached the batch is
     /// lost, and the shards hear that the node is.

@@ -13,7 +13,7 @@
 
 mod state;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use amqp::request::{Flow, Outcome};
 use bytes::Bytes;
@@ -29,6 +29,8 @@ use queue::settings::{Settings, Style};
 use crate::replicated::notice::Reply;
 use crate::replicated::numbered::{Ledger, Sender, Verdict};
 use crate::replicated::order::{self, Malformed, OWN, Order, Published, Run, Subscribed};
+#[cfg(test)]
+use crate::replicated::sim::rules::{self, Rule};
 use crate::shard::command::{Consumed, Counts, Deleted, Settlement};
 
 /// What an entry brings about, in order.
@@ -80,9 +82,9 @@ pub(crate) struct Machine {
     last: Seq,
     /// The highest stamp: time never runs backwards here.
     stamp: Timestamp,
-    /// No settings have come yet.
-    is_new: bool,
     subscribed: BTreeMap<ConsumerId, Subscribed>,
+    /// Cancelled consumers that still hold something, and whose they were.
+    parted: BTreeMap<ConsumerId, (Sender, ConnectionId)>,
     /// What is held by `basic.get`.
     gets: BTreeMap<Seq, Got>,
     /// The buffer that the queue machine fills; empty between commands.
@@ -97,8 +99,8 @@ impl Machine {
             ledger: Ledger::default(),
             last: Seq(0),
             stamp: Timestamp(0),
-            is_new: true,
             subscribed: BTreeMap::new(),
+            parted: BTreeMap::new(),
             gets: BTreeMap::new(),
             effects: Vec::new(),
         }
@@ -119,10 +121,16 @@ impl Machine {
         &self.subscribed
     }
 
+    /// Who has consumers or holds messages here: starts of nodes, and their connections.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (Sender, ConnectionId)> + '_ {
+        let consumers = self.subscribed.values().map(|one| (one.at, one.connection));
+        let gets = self.gets.values().map(|got| (got.sender, got.connection));
+        consumers.chain(self.parted.values().copied()).chain(gets)
+    }
+
     /// Nodes that have consumers or hold messages here.
-    pub(crate) fn nodes(&self) -> std::collections::BTreeSet<NodeId> {
-        let consumers = self.subscribed.values().map(|one| one.at.node);
-        consumers.chain(self.gets.values().map(|got| got.sender.node)).collect()
+    pub(crate) fn nodes(&self) -> BTreeSet<NodeId> {
+        self.holders().map(|(at, _)| at.node).collect()
     }
 
     /// Applies an entry. Returns the number of publishes in it.
@@ -145,6 +153,10 @@ impl Machine {
             decoded.push((sender, first, orders));
         }
         self.stamp = self.stamp.max(stamp);
+        #[cfg(test)]
+        if rules::broken(Rule::NoClock) {
+            self.stamp = rules::clock();
+        }
         let before = self.last;
         for (sender, first, orders) in decoded {
             self.batch(sender, first, orders, outputs);
@@ -196,10 +208,6 @@ impl Machine {
                 let stands = self.subscribed.contains_key(&subscribed.consumer);
                 Reply::Consumed(if stands { Consumed::Done } else { Consumed::ExclusiveUse })
             }
-            // The leader that performed it may not have told.
-            Order::Attach { consumers } => {
-                return self.attach(sender, number, consumers.clone(), outputs);
-            }
             Order::Cancel { .. } => Reply::Cancelled(false),
             Order::Count => self.counted(),
             Order::Purge => Reply::Purged(0),
@@ -245,7 +253,11 @@ impl Machine {
             }
             Order::Cancel { consumer } => {
                 self.queue_does(Command::Cancel { consumer }, outputs);
-                self.subscribed.remove(&consumer);
+                if let Some(one) = self.subscribed.remove(&consumer)
+                    && self.queue.held_by(consumer) > 0
+                {
+                    self.parted.insert(consumer, (one.at, one.connection));
+                }
                 outputs.push(Output::Unsubscribed { consumer });
                 reply(outputs, Reply::Cancelled(false));
             }
@@ -278,16 +290,14 @@ impl Machine {
             Order::Configure(settings) => {
                 // The leader encoded it with the version that all members know.
                 if let Ok(settings) = Settings::decode(&settings) {
-                    if self.is_new {
-                        // It begins now, not when the member was made.
-                        self.is_new = false;
-                        self.queue = Queue::new(settings.clone(), self.stamp);
-                    }
                     self.queue_does(Command::Configure(settings), outputs);
                 }
             }
             Order::Tick => {
                 self.queue_does(Command::Tick, outputs);
+            }
+            Order::Restarted { start } => {
+                self.leave(|at, _| at.node == start.node && at.boot < start.boot, outputs);
             }
             Order::Lost { node } => self.lose(node, outputs),
         }
@@ -344,6 +354,12 @@ impl Machine {
                 more: index + 1 < runs.len(),
             };
             self.queue_does(command, outputs);
+            if let Some(holder) = run.holder
+                && !self.parted.is_empty()
+                && self.queue.held_by(holder) == 0
+            {
+                self.parted.remove(&holder);
+            }
         }
     }
 
@@ -415,6 +431,7 @@ impl Machine {
     fn gone(&mut self, consumer: ConsumerId, outputs: &mut Vec<Output>) {
         self.queue_does(Command::Gone { consumer }, outputs);
         self.subscribed.remove(&consumer);
+        self.parted.remove(&consumer);
         outputs.push(Output::Unsubscribed { consumer });
     }
 
@@ -426,14 +443,14 @@ impl Machine {
 
     /// A node has been silent for too long: what its consumers hold comes back, and has not failed.
     fn lose(&mut self, node: NodeId, outputs: &mut Vec<Output>) {
-        let consumers = self.subscribed.iter().filter(|(_, one)| one.at.node == node);
-        let consumers: Vec<ConsumerId> = consumers.map(|(consumer, _)| *consumer).collect();
+        let consumers = self.consumers_of(|at, _| at.node == node);
         let returned = Settlement::Client(Outcome::Return);
         for consumer in consumers {
             self.queue_does(Command::Cancel { consumer }, outputs);
             let all = Run { holder: Some(consumer), first: Seq(0), last: Seq(u64::MAX) };
             self.settle(&[all], returned, outputs);
             self.subscribed.remove(&consumer);
+            self.parted.remove(&consumer);
             outputs.push(Output::Unsubscribed { consumer });
         }
         let held = self.gets.iter().filter(|(_, got)| got.sender.node == node);
@@ -442,13 +459,18 @@ impl Machine {
         self.settle(&runs, returned, outputs);
     }
 
+    /// Consumers of these, also those that were cancelled and hold something still.
+    fn consumers_of(&self, is_theirs: impl Fn(Sender, ConnectionId) -> bool) -> Vec<ConsumerId> {
+        let subscribed =
+            self.subscribed.iter().map(|(consumer, one)| (*consumer, (one.at, one.connection)));
+        let parted = self.parted.iter().map(|(consumer, of)| (*consumer, *of));
+        let theirs = subscribed.chain(parted).filter(|(_, (at, by))| is_theirs(*at, *by));
+        let theirs: BTreeSet<ConsumerId> = theirs.map(|(consumer, _)| consumer).collect();
+        theirs.into_iter().collect()
+    }
+
     fn leave(&mut self, is_gone: impl Fn(Sender, ConnectionId) -> bool, outputs: &mut Vec<Output>) {
-        let gone: Vec<ConsumerId> = self
-            .subscribed
-            .iter()
-            .filter(|(_, one)| is_gone(one.at, one.connection))
-            .map(|(consumer, _)| *consumer)
-            .collect();
+        let gone = self.consumers_of(&is_gone);
         for consumer in gone {
             self.gone(consumer, outputs);
         }
@@ -465,7 +487,7 @@ impl Machine {
 
     /// A node follows a new leader, which cannot know what the old one had sent.
     fn attach(
-        &self,
+        &mut self,
         sender: Sender,
         number: u64,
         consumers: Vec<ConsumerId>,

@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use model::id::NodeId;
 
+#[cfg(test)]
+use crate::replicated::sim::rules::{self, Rule};
+
 /// One start of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Sender {
@@ -50,6 +53,8 @@ impl Ledger {
                 *last = number;
                 Verdict::New
             }
+            #[cfg(test)]
+            Ordering::Less if rules::broken(Rule::DropRepeats) => Verdict::New,
             Ordering::Less => Verdict::Repeat,
             Ordering::Greater => Verdict::Gap { expected },
         }

@@ -69,6 +69,8 @@ pub(crate) enum Order {
     Configure(Bytes),
     /// The leader's own: a deadline has come.
     Tick,
+    /// The leader's own: a node is back with this start; what earlier ones held comes back.
+    Restarted { start: Sender },
     /// The leader's own: a node has been away for too long; its consumers are gone.
     Lost { node: NodeId },
 }
@@ -270,6 +272,7 @@ mod kind {
     pub(super) const LIMIT: u8 = 18;
     pub(super) const LEFT: u8 = 19;
     pub(super) const COUNT: u8 = 20;
+    pub(super) const RESTARTED: u8 = 21;
 }
 
 impl Order {
@@ -376,6 +379,11 @@ impl Order {
                 out.put_slice(settings);
             }
             Self::Tick => out.put_u8(kind::TICK),
+            Self::Restarted { start } => {
+                out.put_u8(kind::RESTARTED);
+                out.put_u64_le(start.node.0);
+                out.put_u64_le(start.boot);
+            }
             Self::Lost { node } => {
                 out.put_u8(kind::LOST);
                 out.put_u64_le(node.0);
@@ -454,6 +462,10 @@ impl Order {
             kind::NOTHING => Self::Nothing,
             kind::CONFIGURE => Self::Configure(std::mem::take(&mut bytes)),
             kind::TICK => Self::Tick,
+            kind::RESTARTED => {
+                let node = NodeId(u64_of(&mut bytes)?);
+                Self::Restarted { start: Sender { node, boot: u64_of(&mut bytes)? } }
+            }
             kind::LOST => Self::Lost { node: NodeId(u64_of(&mut bytes)?) },
             _ => return Err(Malformed("an unknown kind")),
         };

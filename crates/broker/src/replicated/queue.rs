@@ -1,7 +1,7 @@
 //! A queue that this node reaches through the cluster: a quorum queue, with its member here if this
 //! node has one, or a classic queue that another node keeps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use amqp::request::{Flow, Unsettled};
@@ -19,8 +19,8 @@ use crate::replicated::member::QueueMember;
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::replicated::order::{self, Order, Published, Subscribed};
-use crate::replicated::replica::Replica;
-use crate::shard::command::{Arrival, Consume, Counts, Deleted, Got, Settlement};
+use crate::replicated::replica::{Carried, Replica};
+use crate::shard::command::{Arrival, Batch, Command, Consume, Counts, Deleted, Got, Settlement};
 use crate::shard::desk::Desk;
 use crate::shard::profile::Profile;
 use crate::shard::view::{ConsumerView, QueueView};
@@ -39,6 +39,11 @@ pub(crate) enum Input {
         done: oneshot::Sender<()>,
     },
     Purged(u64),
+    /// What was carried over is durable at these positions.
+    Stored {
+        carried: Carried,
+        positions: Vec<Seq>,
+    },
     Members {
         voters: Vec<NodeId>,
         learners: Vec<NodeId>,
@@ -67,13 +72,17 @@ pub(crate) struct ClusterQueue {
     used_at: Timestamp,
     /// Publishes wait at most this long for a leader.
     patience: Millis,
-    /// Nodes that have been lost for too long, and are not back.
+    /// Nodes that were lost for too long, and are not back.
     gone: BTreeSet<NodeId>,
+    /// Nodes that hold something and were not there when this one began to lead, and until when
+    /// they have time to come.
+    absent: BTreeMap<NodeId, Timestamp>,
 }
 
 impl ClusterQueue {
     /// A queue without a leader yet; if this node is one of its members, the member starts.
-    pub(crate) fn open(profile: Profile, desk: &Desk, now: Timestamp) -> Self {
+    /// `new`: it was declared just now, and its first member founds its group.
+    pub(crate) fn open(profile: Profile, desk: &Desk, new: bool, now: Timestamp) -> Self {
         let me = desk.fabric.me();
         let members = profile.quorum.clone().unwrap_or_default();
         let home = profile.quorum.is_none().then_some(profile.home);
@@ -81,7 +90,7 @@ impl ClusterQueue {
             let containers = Arc::default();
             let shards = Arc::clone(&desk.shards);
             let member = QueueMember::new(profile.id, shards, Arc::clone(&containers));
-            desk.fabric.start(profile.id, Arc::new(member), members);
+            desk.fabric.start(profile.id, Arc::new(member), new.then_some(members));
             Replica::new(containers)
         });
         let mut client = Client::new(profile.id, me);
@@ -102,6 +111,7 @@ impl ClusterQueue {
             used_at: now,
             patience,
             gone: BTreeSet::new(),
+            absent: BTreeMap::new(),
         }
     }
 
@@ -242,6 +252,10 @@ impl ClusterQueue {
     /// A node is connected: if it keeps this queue, the way to it is open.
     pub(crate) fn up(&mut self, now: Timestamp, node: Sender) {
         self.gone.remove(&node.node);
+        self.absent.remove(&node.node);
+        if let Some(replica) = &mut self.replica {
+            replica.is_here(node);
+        }
         if self.home == Some(node.node) {
             self.client.follow(now, Some(Leader { node: node.node, term: node.boot }));
         }
@@ -259,16 +273,30 @@ impl ClusterQueue {
         }
     }
 
-    /// A node has been lost for too long: its consumers are gone. Who leads says so in the log, now
-    /// or when it comes to lead.
+    /// A node has been lost for too long: its consumers are gone, if this one leads.
     pub(crate) fn lost_for_long(&mut self, node: NodeId) {
-        if self.profile.quorum.is_some() {
-            self.gone.insert(node);
-        }
+        // Whoever leads later does it, if this one does not.
+        self.gone.insert(node);
         if let Some(replica) = &mut self.replica
             && replica.nodes().contains(&node)
         {
             replica.own(Order::Lost { node });
+        }
+    }
+
+    /// This node leads now: who holds something may have gone before.
+    fn look_for_holders(&mut self, desk: &Desk) {
+        let Some(replica) = &mut self.replica else { return };
+        self.absent.clear();
+        for node in replica.nodes() {
+            match desk.fabric.start_of(node) {
+                Some(start) => replica.is_here(start),
+                None if self.gone.contains(&node) => replica.own(Order::Lost { node }),
+                None => {
+                    let until = Timestamp(desk.now.0 + desk.fabric.patience().0);
+                    self.absent.insert(node, until);
+                }
+            }
         }
     }
 
@@ -290,12 +318,9 @@ impl ClusterQueue {
             }
             Input::Role(Role::Leader { term }) => {
                 replica.lead(term, &self.profile);
-                let held = replica.nodes();
-                for node in self.gone.intersection(&held) {
-                    replica.own(Order::Lost { node: *node });
-                }
                 let leader = Leader { node: self.client.me().node, term };
                 self.client.follow(desk.now, Some(leader));
+                self.look_for_holders(desk);
                 return Some(leader);
             }
             Input::Role(Role::Follower { term, leader }) => {
@@ -320,6 +345,9 @@ impl ClusterQueue {
                 }
             }
             Input::Purged(index) => replica.purged(desk, self.profile.id, index),
+            Input::Stored { carried, positions } => {
+                replica.on_stored(desk, self.profile.id, &carried, &positions);
+            }
             Input::Members { voters, learners } => {
                 self.voters = voters;
                 self.learners = learners;
@@ -342,8 +370,14 @@ impl ClusterQueue {
         let Some(replica) = &mut self.replica else { return };
         if !carry {
             replica.on_read(desk, &self.profile, bodies);
-        } else if let Some(records) = &self.records {
-            replica.on_carried(desk, self.profile.id, bodies, |payloads| records.carry(payloads));
+        } else if let Some(records) = &self.records
+            && let Some((carried, payloads)) = replica.on_carried(bodies)
+        {
+            let (queue, inbox) = (self.profile.id, Arc::clone(&desk.inbox));
+            records.carry(payloads, move |positions| {
+                let input = Input::Stored { carried, positions };
+                inbox.post(Batch::one(Command::Raft { queue, input }));
+            });
         }
     }
 
@@ -406,7 +440,9 @@ impl ClusterQueue {
             self.client.oldest_publish().map(|since| Timestamp(since.0 + self.patience.0 + 1));
         let refused = self.replica.as_ref().filter(|replica| replica.has_refused());
         let again = refused.map(|_| Timestamp(self.used_at.0 + RETRY.0));
-        machine.into_iter().chain(publish).chain(again).chain(self.client.deadline()).min()
+        let absent = self.absent.values().copied();
+        let client = self.client.deadline();
+        machine.into_iter().chain(publish).chain(again).chain(client).chain(absent).min()
     }
 
     /// That time has come.
@@ -415,6 +451,10 @@ impl ClusterQueue {
             && replica.deadline().is_some_and(|deadline| deadline <= now)
         {
             replica.tick();
+        }
+        while let Some((&node, _)) = self.absent.iter().find(|(_, until)| **until <= now) {
+            self.absent.remove(&node);
+            self.lost_for_long(node);
         }
         self.used_at = now;
         self.client.tick(now);

@@ -48,7 +48,7 @@ const DEAD_IN_FLIGHT: usize = 512;
 enum Outgoing {
     Deliver { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32, again: bool },
     Got(Got),
-    Attached(Sender, u64),
+    Attached { sender: Sender, number: u64 },
 }
 
 impl Outgoing {
@@ -56,7 +56,7 @@ impl Outgoing {
         match self {
             Self::Deliver { seq, .. } => Some(*seq),
             Self::Got(got) => Some(got.seq),
-            Self::Attached(..) => None,
+            Self::Attached { .. } => None,
         }
     }
 }
@@ -82,9 +82,18 @@ struct Leading {
     held: BTreeSet<Seq>,
     /// A tick is proposed.
     ticking: bool,
-    /// Nodes whose consumers may lack what an earlier leader had assigned to them: they get nothing
-    /// new before they have asked for that, or the order would break.
-    unattached: BTreeSet<Sender>,
+    /// Settings are proposed.
+    configuring: bool,
+}
+
+/// Messages that move out of a container into records of their own.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    /// The container.
+    first: Seq,
+    /// The state that they belong to.
+    installs: u64,
+    messages: Vec<Seq>,
 }
 
 /// See the module head.
@@ -95,9 +104,12 @@ pub(crate) struct Replica {
     bodies: Bodies,
     leading: Option<Leading>,
     outputs: Vec<Output>,
-    reading: bool,
-    /// Bodies of a container are being read to be carried over.
-    carrying: bool,
+    /// What is being read, and where it lay then.
+    reading: Option<Vec<(Seq, Place)>>,
+    /// The container whose last bodies are being carried over.
+    carrying: Option<Seq>,
+    /// How often another state was installed.
+    installs: u64,
     /// Why it has stopped, if it has.
     stopped: Option<String>,
     weighed: Weight,
@@ -114,8 +126,9 @@ impl Replica {
             bodies: Bodies::default(),
             leading: None,
             outputs: Vec::new(),
-            reading: false,
-            carrying: false,
+            reading: None,
+            carrying: None,
+            installs: 0,
             stopped: None,
             weighed: Weight::default(),
             counters: Counters::default(),
@@ -152,8 +165,7 @@ impl Replica {
         self.step_down();
         let mut leading = Leading { term, ..Leading::default() };
         leading.own.push(Order::Configure(profile.settings.encode().into()));
-        let consumers = self.machine.subscribed().values();
-        leading.unattached = consumers.filter(|one| !one.no_ack).map(|one| one.at).collect();
+        leading.configuring = true;
         self.leading = Some(leading);
     }
 
@@ -269,7 +281,6 @@ impl Replica {
                 && leading.term == term
             {
                 leading.in_flight = leading.in_flight.saturating_sub(1);
-                leading.ticking = leading.own.iter().any(|order| matches!(order, Order::Tick));
             }
             let mut outputs = std::mem::take(&mut self.outputs);
             let count = self.machine.apply(payload, &mut outputs).inspect_err(|error| {
@@ -314,13 +325,10 @@ impl Replica {
                     self.send(desk, profile, deliver);
                 }
                 Output::Attached { sender, number, unknown } => {
-                    if let Some(leading) = &mut self.leading {
-                        leading.unattached.remove(&sender);
-                    }
                     for consumer in unknown {
                         self.tell(profile.id, sender, Item::Cancelled { consumer });
                     }
-                    self.send(desk, profile, Outgoing::Attached(sender, number));
+                    self.send(desk, profile, Outgoing::Attached { sender, number });
                 }
                 Output::Unsubscribed { consumer } => self.forget(consumer),
                 Output::Done { sender, upto } => {
@@ -342,7 +350,7 @@ impl Replica {
         let queue = profile.id;
         match effect {
             Effect::Deliver { consumer, seq, redelivered, delivery_count } => {
-                if self.may_get(consumer) {
+                if self.leading.is_some() {
                     let again = false;
                     let deliver =
                         Outgoing::Deliver { consumer, seq, redelivered, delivery_count, again };
@@ -393,13 +401,6 @@ impl Replica {
                 }
             }
         }
-    }
-
-    /// Whether a consumer may be sent something new now.
-    fn may_get(&self, consumer: ConsumerId) -> bool {
-        let Some(leading) = &self.leading else { return false };
-        let one = self.machine.subscribed().get(&consumer);
-        one.is_some_and(|one| one.no_ack || !leading.unattached.contains(&one.at))
     }
 
     /// What this turn tells a sender.
@@ -483,7 +484,7 @@ impl Replica {
 
     fn send_now(&mut self, profile: &Profile, what: Outgoing, message: Option<Message>) {
         match (what, message) {
-            (Outgoing::Attached(sender, number), _) => {
+            (Outgoing::Attached { sender, number }, _) => {
                 self.tell(profile.id, sender, Item::Attached { number });
             }
             (
@@ -580,7 +581,7 @@ impl Replica {
     /// Reads the bodies that are missing at the heads of what waits, and some behind them.
     fn read(&mut self, desk: &mut Desk, profile: &Profile) {
         let Some(leading) = &self.leading else { return };
-        if self.reading {
+        if self.reading.is_some() {
             return;
         }
         let containers = self.containers.lock();
@@ -607,7 +608,7 @@ impl Replica {
         if places.is_empty() {
             return;
         }
-        self.reading = true;
+        self.reading = Some(places.clone());
         self.counters.disk_reads += places.len() as u64;
         desk.read_places(profile.id, places, false);
     }
@@ -619,8 +620,9 @@ impl Replica {
         profile: &Profile,
         bodies: Vec<(Seq, Option<Message>)>,
     ) {
-        self.reading = false;
+        let asked: BTreeMap<Seq, Place> = self.reading.take().into_iter().flatten().collect();
         let Some(leading) = &mut self.leading else { return };
+        let containers = self.containers.lock();
         let mut unreadable = BTreeSet::new();
         for (seq, message) in bodies {
             match message {
@@ -628,11 +630,14 @@ impl Replica {
                     self.bodies.insert(seq, Kept { message, journalled: true });
                 }
                 Some(_) => {}
+                // It was carried elsewhere meanwhile, and is read again.
+                None if containers.place(seq) != asked.get(&seq).copied() => {}
                 None => {
                     unreadable.insert(seq);
                 }
             }
         }
+        drop(containers);
         // What cannot be read here cannot be delivered by this leader.
         let mut runs = Vec::new();
         leading.outgoing.retain(|one| match one.seq() {
@@ -665,19 +670,22 @@ impl Replica {
 
     /// Starts to move the last messages out of a container that is mostly dead.
     fn carry(&mut self, desk: &Desk, queue: QueueId) {
-        if self.carrying {
+        if self.carrying.is_some() {
             return;
         }
         let containers = self.containers.lock();
         let Some(&(first, count)) = containers.wasteful(1).first() else { return };
-        let places: Vec<(Seq, Place)> = (first.0..first.0 + u64::from(count))
-            .map(Seq)
-            .filter(|seq| self.is_alive(*seq))
-            .filter_map(|seq| containers.place(seq).map(|place| (seq, place)))
-            .collect();
+        let places = self.survivors(first, count);
+        let places: Vec<(Seq, Place)> =
+            places.filter_map(|seq| containers.place(seq).map(|place| (seq, place))).collect();
         drop(containers);
-        self.carrying = true;
+        self.carrying = Some(first);
         desk.read_places(queue, places, true);
+    }
+
+    /// Which of a container's messages are alive.
+    fn survivors(&self, first: Seq, count: u32) -> impl Iterator<Item = Seq> + '_ {
+        (first.0..first.0 + u64::from(count)).map(Seq).filter(|seq| self.is_alive(*seq))
     }
 
     fn is_alive(&self, seq: Seq) -> bool {
@@ -687,32 +695,57 @@ impl Replica {
         self.machine.queue().head(seq).is_some() || self.leading.as_ref().is_some_and(leaves)
     }
 
-    /// Bodies of a container have been read: each gets a record of its own.
+    /// Bodies of a container have been read. Gives those that need a record of their own, each with
+    /// the name that it is stored under, and what [`Replica::on_stored`] has to be told then.
     pub(crate) fn on_carried(
+        &mut self,
+        bodies: Vec<(Seq, Option<Message>)>,
+    ) -> Option<(Carried, Vec<(u64, journal::op::Payload)>)> {
+        let first = self.carrying?;
+        let mut messages: BTreeMap<Seq, Message> =
+            bodies.into_iter().filter_map(|(seq, message)| Some((seq, message?))).collect();
+        messages.retain(|seq, _| self.is_alive(*seq));
+        let is_whole = match self.containers.lock().count(first) {
+            Some(count) => self.survivors(first, count).all(|seq| messages.contains_key(&seq)),
+            None => true,
+        };
+        if !is_whole {
+            tracing::error!(%first, "a record of messages cannot be read and stays as it is");
+            self.carrying = None;
+            return None;
+        }
+        let carried = Carried {
+            first,
+            installs: self.installs,
+            messages: messages.keys().copied().collect(),
+        };
+        let payload =
+            |(seq, message)| (body_name(seq, false), journal::op::Payload::Message(message));
+        Some((carried, messages.into_iter().map(payload).collect()))
+    }
+
+    /// Carried bodies are durable in their new records.
+    pub(crate) fn on_stored(
         &mut self,
         desk: &Desk,
         queue: QueueId,
-        bodies: Vec<(Seq, Option<Message>)>,
-        store: impl FnOnce(Vec<(u64, journal::op::Payload)>) -> Vec<Seq>,
+        carried: &Carried,
+        positions: &[Seq],
     ) {
-        self.carrying = false;
         let mut containers = self.containers.lock();
-        let Some(&(first, _)) = containers.wasteful(1).first() else { return };
-        let alive: Vec<(Seq, Message)> = bodies
-            .into_iter()
-            .filter_map(|(seq, message)| message.map(|message| (seq, message)))
-            .filter(|(seq, _)| self.is_alive(*seq))
-            .collect();
-        let payloads = alive
-            .iter()
-            .map(|(seq, message)| {
-                (body_name(*seq, false), journal::op::Payload::Message(message.clone()))
-            })
-            .collect();
-        let positions = store(payloads);
-        let survivors: Vec<(Seq, Seq)> = alive.iter().map(|(seq, _)| *seq).zip(positions).collect();
-        containers.carried(first, &survivors);
+        if carried.installs != self.installs {
+            // There is another state, which knows nothing of them.
+            containers.unwanted(positions);
+            return;
+        }
+        let survivors: Vec<(Seq, Seq)> =
+            carried.messages.iter().copied().zip(positions.iter().copied()).collect();
+        containers.carried(carried.first, &survivors);
+        for seq in carried.messages.iter().filter(|seq| !self.is_alive(**seq)) {
+            containers.release(*seq, *seq);
+        }
         drop(containers);
+        self.carrying = None;
         self.carry(desk, queue);
     }
 
@@ -796,6 +829,11 @@ impl Replica {
         containers.clear();
         for body in records {
             let (first, index, position) = match body {
+                // The founding entry has no messages, and the log needs it like any other.
+                Body::Entry { index: 0, position } => {
+                    containers.entry(0, position, Seq(0), 0);
+                    continue;
+                }
                 Body::Entry { index, position } => (by_index.get(&index).copied(), index, position),
                 Body::Carried { name, position } => match named_body(name) {
                     (seq, false) if is_alive(seq) => {
@@ -814,6 +852,8 @@ impl Replica {
         }
         drop(containers);
         self.machine = machine;
+        self.installs += 1;
+        self.carrying = None;
         self.bodies = Bodies::default();
         self.report(desk);
         self.stopped = None;
@@ -836,6 +876,14 @@ impl Replica {
             desk.counted.add_difference(&self.counters, &self.reported);
         }
         self.reported = self.counters;
+    }
+
+    /// A node is connected with this start: earlier ones hold nothing any more.
+    pub(crate) fn is_here(&mut self, start: Sender) {
+        let earlier = |at: Sender| at.node == start.node && at.boot < start.boot;
+        if self.leading.is_some() && self.machine.holders().any(|(at, _)| earlier(at)) {
+            self.own(Order::Restarted { start });
+        }
     }
 
     /// Nodes that have consumers or hold messages here.

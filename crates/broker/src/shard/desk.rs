@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use journal::journal::Journal;
+use journal::error::ReadError;
 use journal::op::Op;
 use model::id::{QueueId, Seq};
 use model::message::Message;
@@ -23,6 +23,7 @@ use crate::replicated::order;
 use crate::router::Router;
 use crate::shard::bodies::{self, Weight};
 use crate::shard::command::{Arrival, Batch, Command, Content, Done};
+use crate::shard::ground::Ground;
 use crate::shard::outboxes::Outboxes;
 use crate::shard::profile::Profile;
 use crate::shards::Shards;
@@ -58,7 +59,7 @@ pub(crate) struct Desk {
     pub(crate) attached: VecDeque<QueueId>,
     /// How far deliveries to one consumer may be ahead of its socket, in bytes.
     pub(crate) consumer_window: u32,
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) journal: Arc<dyn Ground>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) shards: Arc<Shards>,
     pub(crate) router: Arc<Router>,
@@ -98,13 +99,12 @@ impl Desk {
         drop(self.chores.send(chore));
     }
 
-    /// Reads bodies on a thread that may block, and posts them back.
+    /// Reads bodies where it may block, and posts them back.
     pub(crate) fn read(&self, queue: QueueId, seqs: Vec<Seq>) {
-        let (journal, inbox) = (Arc::clone(&self.journal), Arc::clone(&self.inbox));
-        tokio::task::spawn_blocking(move || {
-            let mut read = Vec::with_capacity(seqs.len());
-            journal.read(queue.into(), &seqs, &mut read);
-            let bodies = seqs
+        let inbox = Arc::clone(&self.inbox);
+        let asked = seqs.clone();
+        let then = Box::new(move |read: Vec<Result<Bytes, ReadError>>| {
+            let bodies = asked
                 .into_iter()
                 .zip(read)
                 .map(|(seq, result)| match result {
@@ -117,17 +117,17 @@ impl Desk {
                 .collect();
             inbox.post(Batch::one(Command::Read { queue, bodies }));
         });
+        Arc::clone(&self.journal).read_later(queue.into(), seqs, then);
     }
 
-    /// Reads bodies of a quorum queue from the records of its log, on a thread that may block, and
-    /// posts them back. `places` are sorted by place.
+    /// Reads bodies of a quorum queue from the records of its log where it may block, and posts
+    /// them back. `places` are sorted by place.
     pub(crate) fn read_places(&self, queue: QueueId, places: Vec<(Seq, Place)>, carry: bool) {
-        let (journal, inbox) = (Arc::clone(&self.journal), Arc::clone(&self.inbox));
-        tokio::task::spawn_blocking(move || {
-            let mut positions: Vec<Seq> = places.iter().map(|(_, place)| place.position).collect();
-            positions.dedup();
-            let mut read = Vec::with_capacity(positions.len());
-            journal.read(queue.into(), &positions, &mut read);
+        let inbox = Arc::clone(&self.inbox);
+        let mut positions: Vec<Seq> = places.iter().map(|(_, place)| place.position).collect();
+        positions.dedup();
+        let asked = positions.clone();
+        let then = Box::new(move |read: Vec<Result<Bytes, ReadError>>| {
             let mut bodies = Vec::with_capacity(places.len());
             let mut rest = places.as_slice();
             for (position, record) in positions.into_iter().zip(read) {
@@ -143,6 +143,7 @@ impl Desk {
             }
             inbox.post(Batch::one(Command::Bodies { queue, bodies, carry }));
         });
+        Arc::clone(&self.journal).read_later(queue.into(), asked, then);
     }
 
     /// Sends a dead message on. Returns whether it is under way: then

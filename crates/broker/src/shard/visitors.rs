@@ -243,6 +243,7 @@ impl Shard {
             | Order::Nothing
             | Order::Configure(_)
             | Order::Tick
+            | Order::Restarted { .. }
             | Order::Lost { .. } => {}
         }
     }

@@ -1,7 +1,7 @@
 //! The replicated state as bytes, for checkpoints and new members.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use model::id::{ConnectionId, NodeId, Seq};
+use model::id::{ConnectionId, ConsumerId, NodeId, Seq};
 use model::time::Timestamp;
 use queue::queue::Queue;
 
@@ -28,6 +28,12 @@ impl Machine {
         out.put_u32_le(u32::try_from(self.subscribed.len()).expect("consumers are limited"));
         for subscribed in self.subscribed.values() {
             subscribed.encode(&mut out);
+        }
+        out.put_u32_le(u32::try_from(self.parted.len()).expect("consumers are limited"));
+        for (consumer, (at, connection)) in &self.parted {
+            out.put_u64_le(consumer.0);
+            put_sender(&mut out, *at);
+            out.put_u64_le(connection.0);
         }
         out.put_u32_le(u32::try_from(self.gets.len()).expect("what is held is limited"));
         for got in self.gets.values() {
@@ -65,6 +71,11 @@ impl Machine {
         for _ in 0..order::u32_of(bytes)? {
             let subscribed = Subscribed::decode(bytes)?;
             machine.subscribed.insert(subscribed.consumer, subscribed);
+        }
+        for _ in 0..order::u32_of(bytes)? {
+            let consumer = ConsumerId(order::u64_of(bytes)?);
+            let of = (take_sender(bytes)?, ConnectionId(order::u64_of(bytes)?));
+            machine.parted.insert(consumer, of);
         }
         for _ in 0..order::u32_of(bytes)? {
             let got = Got {

@@ -59,6 +59,7 @@ fn orders() -> Vec<Order> {
         Order::Nothing,
         Order::Configure(Bytes::from_static(b"settings")),
         Order::Tick,
+        Order::Restarted { start: Sender { node: NodeId(6), boot: 2 } },
         Order::Lost { node: NodeId(6) },
     ]
 }

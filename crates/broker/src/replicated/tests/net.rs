@@ -38,6 +38,7 @@ use crate::shard::command::{
     Arrival, Batch, Command, Consume, Consumed, Content, Deleted, Done, Got, Settlement,
 };
 use crate::shard::desk::Desk;
+use crate::shard::ground::Ground;
 use crate::shard::outboxes::Outboxes;
 use crate::shard::profile::Profile;
 use crate::shards::Shards;
@@ -148,6 +149,10 @@ impl Fabric for Cluster {
     fn start_of(&self, node: NodeId) -> Option<Sender> {
         let there = self.wires.hosts.lock().contains_key(&node);
         there.then_some(Sender { node, boot: 1 })
+    }
+
+    fn patience(&self) -> Millis {
+        Millis(60_000)
     }
 
     fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes) {
@@ -388,7 +393,7 @@ impl Node {
             budget: Weight { cached: 1 << 20, only: 1 << 20 },
             attached: std::collections::VecDeque::new(),
             consumer_window: 1 << 20,
-            journal: Arc::clone(&journal),
+            journal: Arc::clone(&journal) as Arc<dyn Ground>,
             inbox: Arc::clone(shards.inbox(0)),
             shards: Arc::clone(&shards),
             router: Arc::new(Router::new(metadata::state::State::new())),

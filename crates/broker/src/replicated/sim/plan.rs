@@ -1,0 +1,73 @@
+//! What a run is like, all of it from the seed.
+
+use super::disk::Speed;
+use super::net::Pace;
+use super::rng::Rng;
+use super::rules::Rule;
+
+/// See the module head.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) nodes: u64,
+    pub(super) queues: u64,
+    /// How many of the nodes keep each queue.
+    pub(super) members: u64,
+    pub(super) publishers: u64,
+    pub(super) consumers: u64,
+    pub(super) getters: u64,
+    pub(super) purges: bool,
+    /// How long there are faults, in milliseconds.
+    pub(super) storm: u64,
+    /// The pauses between faults are at most so long, in milliseconds; 0: there are none.
+    pub(super) calm: u64,
+    /// All nodes may be down at once.
+    pub(super) blackouts: bool,
+    pub(super) disk: Speed,
+    pub(super) pace: Pace,
+    /// Clocks differ by so many milliseconds at most.
+    pub(super) skew: u64,
+    pub(super) tail_bytes: usize,
+    pub(super) checkpoint_entries: u64,
+    pub(super) keep_entries: u64,
+    pub(super) cache: u64,
+    pub(super) window: u32,
+    pub(super) publish_timeout: u64,
+    /// A minority of the nodes stays down after the storm.
+    pub(super) widow: bool,
+    pub(super) broken: Option<Rule>,
+}
+
+impl Plan {
+    /// The run of a seed.
+    pub(super) fn new(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed);
+        let nodes = if rng.chance(25) { 5 } else { 3 };
+        let members = if nodes == 5 && rng.chance(40) { 3 } else { nodes };
+        let mut one = |of: &[u64]| *rng.pick(of).expect("there are some");
+        Self {
+            seed,
+            nodes,
+            members,
+            queues: one(&[1, 1, 2, 3]),
+            publishers: one(&[1, 2, 3, 4]),
+            consumers: one(&[1, 2, 3, 5]),
+            getters: one(&[0, 0, 1]),
+            purges: one(&[0, 0, 0, 1]) == 1,
+            storm: one(&[4_000, 8_000, 12_000]),
+            calm: one(&[300, 1_000, 3_000]),
+            blackouts: one(&[0, 0, 1]) == 1,
+            disk: Speed { least: 0, most: one(&[0, 2, 2, 10]) },
+            pace: Pace { slow: one(&[5, 30, 80]), most: one(&[1, 4, 30]) },
+            skew: one(&[0, 0, 50, 5_000]),
+            tail_bytes: one(&[0, 2_000, 1 << 20]) as usize,
+            checkpoint_entries: one(&[7, 40, 200, 16_384]),
+            keep_entries: one(&[1, 10, 100]),
+            cache: one(&[0, 1_500, 1 << 20]),
+            window: one(&[300, 4_000, 1 << 20]) as u32,
+            publish_timeout: one(&[1_500, 5_000, 10_000]),
+            widow: one(&[0, 0, 0, 1]) == 1,
+            broken: None,
+        }
+    }
+}
