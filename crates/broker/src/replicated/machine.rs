@@ -82,6 +82,8 @@ pub(crate) struct Machine {
     last: Seq,
     /// The highest stamp: time never runs backwards here.
     stamp: Timestamp,
+    /// No settings have come yet.
+    is_new: bool,
     subscribed: BTreeMap<ConsumerId, Subscribed>,
     /// Cancelled consumers that still hold something, and whose they were.
     parted: BTreeMap<ConsumerId, (Sender, ConnectionId)>,
@@ -99,6 +101,7 @@ impl Machine {
             ledger: Ledger::default(),
             last: Seq(0),
             stamp: Timestamp(0),
+            is_new: true,
             subscribed: BTreeMap::new(),
             parted: BTreeMap::new(),
             gets: BTreeMap::new(),
@@ -208,6 +211,10 @@ impl Machine {
                 let stands = self.subscribed.contains_key(&subscribed.consumer);
                 Reply::Consumed(if stands { Consumed::Done } else { Consumed::ExclusiveUse })
             }
+            // The leader that performed it may not have told.
+            Order::Attach { consumers } => {
+                return self.attach(sender, number, consumers.clone(), outputs);
+            }
             Order::Cancel { .. } => Reply::Cancelled(false),
             Order::Count => self.counted(),
             Order::Purge => Reply::Purged(0),
@@ -290,6 +297,11 @@ impl Machine {
             Order::Configure(settings) => {
                 // The leader encoded it with the version that all members know.
                 if let Ok(settings) = Settings::decode(&settings) {
+                    if self.is_new {
+                        // It begins now, not when the member was made.
+                        self.is_new = false;
+                        self.queue = Queue::new(settings.clone(), self.stamp);
+                    }
                     self.queue_does(Command::Configure(settings), outputs);
                 }
             }
@@ -487,7 +499,7 @@ impl Machine {
 
     /// A node follows a new leader, which cannot know what the old one had sent.
     fn attach(
-        &mut self,
+        &self,
         sender: Sender,
         number: u64,
         consumers: Vec<ConsumerId>,

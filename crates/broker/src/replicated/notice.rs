@@ -288,7 +288,7 @@ mod tests {
                     again: false,
                     message: message.clone(),
                 },
-                Item::Attached { number: 75 },
+                Item::Attached { number: 8 },
                 Item::Cancelled { consumer },
                 Item::TimedOut { consumer, code: 406, text: "late".into() },
                 Item::Demand { consumer },

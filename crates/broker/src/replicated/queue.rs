@@ -81,8 +81,7 @@ pub(crate) struct ClusterQueue {
 
 impl ClusterQueue {
     /// A queue without a leader yet; if this node is one of its members, the member starts.
-    /// `new`: it was declared just now, and its first member founds its group.
-    pub(crate) fn open(profile: Profile, desk: &Desk, new: bool, now: Timestamp) -> Self {
+    pub(crate) fn open(profile: Profile, desk: &Desk, now: Timestamp) -> Self {
         let me = desk.fabric.me();
         let members = profile.quorum.clone().unwrap_or_default();
         let home = profile.quorum.is_none().then_some(profile.home);
@@ -90,7 +89,7 @@ impl ClusterQueue {
             let containers = Arc::default();
             let shards = Arc::clone(&desk.shards);
             let member = QueueMember::new(profile.id, shards, Arc::clone(&containers));
-            desk.fabric.start(profile.id, Arc::new(member), new.then_some(members));
+            desk.fabric.start(profile.id, Arc::new(member), members);
             Replica::new(containers)
         });
         let mut client = Client::new(profile.id, me);
@@ -273,10 +272,12 @@ impl ClusterQueue {
         }
     }
 
-    /// A node has been lost for too long: its consumers are gone, if this one leads.
+    /// A node has been lost for too long: its consumers are gone. Who leads says so in the log, now
+    /// or when it comes to lead.
     pub(crate) fn lost_for_long(&mut self, node: NodeId) {
-        // Whoever leads later does it, if this one does not.
-        self.gone.insert(node);
+        if self.profile.quorum.is_some() {
+            self.gone.insert(node);
+        }
         if let Some(replica) = &mut self.replica
             && replica.nodes().contains(&node)
         {

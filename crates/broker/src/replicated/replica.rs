@@ -48,7 +48,7 @@ const DEAD_IN_FLIGHT: usize = 512;
 enum Outgoing {
     Deliver { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32, again: bool },
     Got(Got),
-    Attached { sender: Sender, number: u64 },
+    Attached(Sender, u64),
 }
 
 impl Outgoing {
@@ -56,7 +56,7 @@ impl Outgoing {
         match self {
             Self::Deliver { seq, .. } => Some(*seq),
             Self::Got(got) => Some(got.seq),
-            Self::Attached { .. } => None,
+            Self::Attached(..) => None,
         }
     }
 }
@@ -82,8 +82,9 @@ struct Leading {
     held: BTreeSet<Seq>,
     /// A tick is proposed.
     ticking: bool,
-    /// Settings are proposed.
-    configuring: bool,
+    /// Nodes whose consumers may lack what an earlier leader had assigned to them: they get nothing
+    /// new before they have asked for that, or the order would break.
+    unattached: BTreeSet<Sender>,
 }
 
 /// Messages that move out of a container into records of their own.
@@ -165,7 +166,8 @@ impl Replica {
         self.step_down();
         let mut leading = Leading { term, ..Leading::default() };
         leading.own.push(Order::Configure(profile.settings.encode().into()));
-        leading.configuring = true;
+        let consumers = self.machine.subscribed().values();
+        leading.unattached = consumers.filter(|one| !one.no_ack).map(|one| one.at).collect();
         self.leading = Some(leading);
     }
 
@@ -281,6 +283,7 @@ impl Replica {
                 && leading.term == term
             {
                 leading.in_flight = leading.in_flight.saturating_sub(1);
+                leading.ticking = leading.own.iter().any(|order| matches!(order, Order::Tick));
             }
             let mut outputs = std::mem::take(&mut self.outputs);
             let count = self.machine.apply(payload, &mut outputs).inspect_err(|error| {
@@ -325,10 +328,13 @@ impl Replica {
                     self.send(desk, profile, deliver);
                 }
                 Output::Attached { sender, number, unknown } => {
+                    if let Some(leading) = &mut self.leading {
+                        leading.unattached.remove(&sender);
+                    }
                     for consumer in unknown {
                         self.tell(profile.id, sender, Item::Cancelled { consumer });
                     }
-                    self.send(desk, profile, Outgoing::Attached { sender, number });
+                    self.send(desk, profile, Outgoing::Attached(sender, number));
                 }
                 Output::Unsubscribed { consumer } => self.forget(consumer),
                 Output::Done { sender, upto } => {
@@ -350,7 +356,7 @@ impl Replica {
         let queue = profile.id;
         match effect {
             Effect::Deliver { consumer, seq, redelivered, delivery_count } => {
-                if self.leading.is_some() {
+                if self.may_get(consumer) {
                     let again = false;
                     let deliver =
                         Outgoing::Deliver { consumer, seq, redelivered, delivery_count, again };
@@ -401,6 +407,13 @@ impl Replica {
                 }
             }
         }
+    }
+
+    /// Whether a consumer may be sent something new now.
+    fn may_get(&self, consumer: ConsumerId) -> bool {
+        let Some(leading) = &self.leading else { return false };
+        let one = self.machine.subscribed().get(&consumer);
+        one.is_some_and(|one| one.no_ack || !leading.unattached.contains(&one.at))
     }
 
     /// What this turn tells a sender.
@@ -484,7 +497,7 @@ impl Replica {
 
     fn send_now(&mut self, profile: &Profile, what: Outgoing, message: Option<Message>) {
         match (what, message) {
-            (Outgoing::Attached { sender, number }, _) => {
+            (Outgoing::Attached(sender, number), _) => {
                 self.tell(profile.id, sender, Item::Attached { number });
             }
             (

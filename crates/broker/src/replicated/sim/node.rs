@@ -42,6 +42,10 @@ use crate::totals::{Counters, Totals};
 /// How long a silent node's consumers keep what they hold.
 const PATIENCE: Duration = Duration::from_secs(6);
 
+/// How often, and how long after each other, a member looks whether it has to found its group.
+const FOUNDING_LOOKS: u32 = 600;
+const FOUNDING_PAUSE: Duration = Duration::from_millis(500);
+
 /// Why a node was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
@@ -270,7 +274,7 @@ impl Fabric for Seat {
         }
     }
 
-    fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Option<Vec<NodeId>>) {
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, members: Vec<NodeId>) {
         let (host, me) = (self.0.host.clone(), self.0.me);
         let recovered = self.0.recovered.lock().remove(&queue.into()).unwrap_or_default();
         let world = self.0.world.clone();
@@ -281,12 +285,24 @@ impl Fabric for Seat {
             if let Err(error) = started {
                 return world.fail(format!("node {} cannot start {queue}: {error}", me.node));
             }
-            if let Some(members) = first
-                && members.first() == Some(&me.node)
-                && let Err(error) = host.initialise(queue.into(), &members).await
-                && world.is_alive(me)
-            {
-                world.fail(format!("{queue} cannot be founded: {error}"));
+            // As a node does: the first member founds it, or the next one that is there.
+            for _ in 0..FOUNDING_LOOKS {
+                if host.status(queue.into()).is_none_or(|status| !status.members.is_empty()) {
+                    return;
+                }
+                let Some(node) = world.node(me.node).filter(|node| node.me == me) else { return };
+                let is_there =
+                    |member: &NodeId| *member == me.node || node.up.lock().contains_key(member);
+                if members.iter().find(|member| is_there(member)) == Some(&me.node) {
+                    if let Err(error) = host.initialise(queue.into(), &members).await
+                        && world.is_alive(me)
+                    {
+                        world.fail(format!("{queue} cannot be founded: {error}"));
+                    }
+                    return;
+                }
+                drop(node);
+                tokio::time::sleep(FOUNDING_PAUSE).await;
             }
         });
     }
