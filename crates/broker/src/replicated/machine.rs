@@ -211,10 +211,6 @@ impl Machine {
                 let stands = self.subscribed.contains_key(&subscribed.consumer);
                 Reply::Consumed(if stands { Consumed::Done } else { Consumed::ExclusiveUse })
             }
-            // The leader that performed it may not have told.
-            Order::Attach { consumers } => {
-                return self.attach(sender, number, consumers.clone(), outputs);
-            }
             Order::Cancel { .. } => Reply::Cancelled(false),
             Order::Count => self.counted(),
             Order::Purge => Reply::Purged(0),
