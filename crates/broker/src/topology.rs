@@ -278,6 +278,7 @@ impl Topology {
         // First the shards: who sees a new queue in the snapshot may post to it at once.
         self.act(&inner.state, &outcome);
         self.router.publish(inner.state.clone());
+        self.tell_gone(&inner.state, &outcome);
         Ok((outcome, durable.then_some(lsn)))
     }
 

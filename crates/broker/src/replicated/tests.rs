@@ -110,7 +110,7 @@ async fn the_leader_is_lost_and_nothing_confirmed_is() {
     let first =
         (1..=5).map(|seq| Unsettled { queue: QUEUE, seq: Seq(seq), consumer: Some(consumer) });
     consuming.settle(QUEUE, first.collect(), Settlement::Client(Outcome::Accept));
-    assert_eq!(texts(&consuming.new_events(5).await), numbers(10..15));
+    assert_eq!(texts(&consuming.new_events(Seq(10), 5).await), numbers(10..15));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,7 +13,7 @@ use journal::disk::real::RealDisk;
 use journal::journal::Journal;
 use journal::listener::Listener;
 use journal::op::Lsn;
-use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, StreamId};
+use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, Seq, StreamId};
 use model::message::Message;
 use model::time::Millis;
 use parking_lot::Mutex;
@@ -398,7 +398,7 @@ impl Node {
             shards: Arc::clone(&shards),
             router: Arc::new(Router::new(metadata::state::State::new())),
             fabric: Arc::new(fabric),
-            publish_timeout: Millis(2000),
+            publish_timeout: Millis(8000),
             chores,
             consumers: Arc::default(),
         };
@@ -506,9 +506,16 @@ impl Client {
         self.take(wanted, |_| true).await
     }
 
-    /// Waits for so many deliveries that are not repeats.
-    pub(super) async fn new_events(&self, wanted: usize) -> Vec<Event> {
-        self.take(wanted, |event| matches!(event, Event::Deliver(_))).await
+    /// Waits for so many deliveries of messages behind `last`, each counted once as a session does.
+    pub(super) async fn new_events(&self, last: Seq, wanted: usize) -> Vec<Event> {
+        let seen = Mutex::new(BTreeSet::new());
+        let is_new = |event: &Event| match event {
+            Event::Deliver(it) | Event::DeliverAgain(it) => {
+                it.seq > last && seen.lock().insert(it.seq)
+            }
+            _ => false,
+        };
+        self.take(wanted, is_new).await
     }
 
     /// Waits until so many publishes are confirmed, each once.
