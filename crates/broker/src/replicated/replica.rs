@@ -10,6 +10,8 @@
 //! At most [`IN_FLIGHT`] entries of this node are under way at once; everything that arrives
 //! meanwhile becomes the next one.
 
+mod checkpoint;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -20,10 +22,10 @@ use model::message::Message;
 use model::time::Timestamp;
 use parking_lot::Mutex;
 use queue::effect::{Effect, Reason};
-use quorum::member::{Body, Committed};
+use quorum::member::Committed;
 
 use crate::death;
-use crate::replicated::containers::{Containers, Place, Record};
+use crate::replicated::containers::{Containers, Place};
 use crate::replicated::machine::{Got, Machine, Output};
 use crate::replicated::notice::{Item, Notice, Reply};
 use crate::replicated::numbered::Sender;
@@ -791,86 +793,6 @@ impl Replica {
     /// Records that the journal may forget.
     pub(crate) fn take_free(&mut self) -> Vec<Seq> {
         self.containers.lock().take_free()
-    }
-
-    /// The state, small: names and headers.
-    pub(crate) fn checkpoint(&self) -> Bytes {
-        let mut out = BytesMut::new();
-        out.put_u8(order::VERSION);
-        let machine = self.machine.encode();
-        order::put_bytes(&mut out, &machine);
-        let containers = self.containers.lock();
-        let records: Vec<(Seq, Record)> = containers.records().collect();
-        out.put_u32_le(u32::try_from(records.len()).expect("a queue has fewer records"));
-        for (first, record) in records {
-            out.put_u64_le(first.0);
-            out.put_u64_le(record.index);
-            out.put_u32_le(record.count);
-        }
-        out.freeze()
-    }
-
-    /// Takes another state, of a checkpoint, and the records that its bodies are in.
-    ///
-    /// # Errors
-    /// If the bytes are no checkpoint.
-    pub(crate) fn install(
-        &mut self,
-        desk: &mut Desk,
-        mut state: Bytes,
-        records: Vec<Body>,
-    ) -> Result<(), Malformed> {
-        self.step_down();
-        if order::u8_of(&mut state)? != order::VERSION {
-            return Err(Malformed("a checkpoint of an unknown version"));
-        }
-        let machine = Machine::decode(order::take_bytes(&mut state)?)?;
-        let (mut by_index, mut counts) = (BTreeMap::new(), BTreeMap::new());
-        for _ in 0..order::u32_of(&mut state)? {
-            let (first, index) = (Seq(order::u64_of(&mut state)?), order::u64_of(&mut state)?);
-            counts.insert(first, order::u32_of(&mut state)?);
-            if index > 0 {
-                by_index.insert(index, first);
-            }
-        }
-        let is_alive = |seq: Seq| machine.queue().head(seq).is_some();
-        let live = |first: Seq, count: u32| {
-            let alive = (first.0..first.0 + u64::from(count)).filter(|seq| is_alive(Seq(*seq)));
-            u32::try_from(alive.count()).unwrap_or(u32::MAX)
-        };
-        let mut containers = self.containers.lock();
-        containers.clear();
-        for body in records {
-            let (first, index, position) = match body {
-                // The founding entry has no messages, and the log needs it like any other.
-                Body::Entry { index: 0, position } => {
-                    containers.entry(0, position, Seq(0), 0);
-                    continue;
-                }
-                Body::Entry { index, position } => (by_index.get(&index).copied(), index, position),
-                Body::Carried { name, position } => match named_body(name) {
-                    (seq, false) if is_alive(seq) => {
-                        containers.alone(seq, position);
-                        continue;
-                    }
-                    (_, false) => (None, 0, position),
-                    (first, true) => (Some(first), 0, position),
-                },
-            };
-            let known = first.and_then(|first| counts.get(&first).map(|count| (first, *count)));
-            let count = known.map_or(0, |(_, count)| count);
-            let alive = known.map_or(0, |(first, count)| live(first, count));
-            let record = Record { position, index, count };
-            containers.known(known.map(|(first, _)| first), record, alive);
-        }
-        drop(containers);
-        self.machine = machine;
-        self.installs += 1;
-        self.carrying = None;
-        self.bodies = Bodies::default();
-        self.report(desk);
-        self.stopped = None;
-        Ok(())
     }
 
     /// The journal has synced up to `lsn`: bodies up to there may be dropped.
