@@ -82,7 +82,6 @@ fn many_messages_keep_their_order_through_another_node() {
 }
 
 #[test]
-#[ignore = "declaring a queue whose home node is down removes it and makes an empty one"]
 fn with_the_home_node_down_declare_and_consume_say_so() {
     let mut cluster = Setup::new().start();
     cluster.channel(0).queue(1, "q", DURABLE, &table! {}).unwrap();

@@ -71,8 +71,15 @@ impl Gateway {
         Ok(Reply::Count(u32::try_from(count).unwrap_or(u32::MAX)))
     }
 
-    /// The queue was deleted after the snapshot of this connection.
+    /// The queue was deleted after the snapshot of this connection, or the node that keeps it is
+    /// away.
     pub(super) fn no_queue(&self, queue: &str) -> Error {
+        if let Some(place) = &self.place
+            && let Some(known) = place.state.queue(&place.vhost, queue)
+            && self.is_kept_elsewhere(known)
+        {
+            return self.is_down(known);
+        }
         let vhost = self.place.as_ref().map_or("", |place| &place.vhost);
         Error { code: 404, text: format!("no queue '{queue}' in vhost '{vhost}'") }
     }

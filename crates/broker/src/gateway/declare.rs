@@ -171,7 +171,7 @@ impl Gateway {
     }
 
     /// Whether another node keeps this classic queue.
-    fn is_kept_elsewhere(&self, queue: &Queue) -> bool {
+    pub(super) fn is_kept_elsewhere(&self, queue: &Queue) -> bool {
         queue.home != NodeId(0) && queue.home != self.node.cluster.me.node
     }
 

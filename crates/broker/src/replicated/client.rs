@@ -97,6 +97,8 @@ pub(crate) struct Client {
     courier: Courier<Pending>,
     /// Questions that were performed and whose answers are still to come.
     asking: BTreeMap<u64, Asker>,
+    /// Answers that have overtaken the word that their orders were performed.
+    early: BTreeMap<u64, Reply>,
     seats: BTreeMap<ConsumerId, Seat>,
     /// What was settled since the present leader was asked to deliver again.
     attaching: Option<Attaching>,
@@ -113,6 +115,7 @@ impl Client {
             moved_at: Timestamp(0),
             courier: Courier::default(),
             asking: BTreeMap::new(),
+            early: BTreeMap::new(),
             seats: BTreeMap::new(),
             attaching: None,
         }
@@ -291,6 +294,12 @@ impl Client {
         let mut confirmed = 0;
         if upto > 0 {
             confirmed = self.performed(upto, &items);
+            while let Some(first) = self.early.first_entry()
+                && !self.courier.is_waiting(*first.key())
+            {
+                let (number, reply) = first.remove_entry();
+                self.item(outboxes, Item::Reply { number, reply });
+            }
         }
         if expected > 0 {
             self.courier.rewind_to(expected);
@@ -351,6 +360,8 @@ impl Client {
             Item::Reply { number, reply } => {
                 if let Some(asker) = self.asking.remove(&number) {
                     self.reply(outboxes, asker, reply);
+                } else if self.courier.is_waiting(number) {
+                    self.early.insert(number, reply);
                 }
             }
             Item::Deliver { consumer, seq, redelivered, again, message } => {
@@ -374,6 +385,7 @@ impl Client {
             Item::Attached { number } => {
                 if self.attaching.as_ref().is_some_and(|attaching| attaching.number == number) {
                     self.attaching = None;
+                    self.lose_gets_before(number);
                 }
             }
             Item::Cancelled { consumer } => {
@@ -495,6 +507,7 @@ impl Client {
         for asker in std::mem::take(&mut self.asking).into_values() {
             self.no_queue(outboxes, asker);
         }
+        self.early.clear();
         self.cancel_all(outboxes);
     }
 
@@ -510,6 +523,20 @@ impl Client {
             Asker::Count(to) => answer(to, None),
             Asker::Purge(to) => answer(to, None),
             Asker::Delete(to) => answer(to, Deleted::NoQueue),
+        }
+    }
+
+    /// What a leader had got for somebody, and whose message the next one does not know to be held,
+    /// went with that leader: nobody will answer.
+    fn lose_gets_before(&mut self, number: u64) {
+        let later = self.asking.split_off(&number);
+        for (number, asker) in std::mem::replace(&mut self.asking, later) {
+            match asker {
+                Asker::Get(to) => answer(to, Got::Empty),
+                asker => {
+                    self.asking.insert(number, asker);
+                }
+            }
         }
     }
 
@@ -556,5 +583,50 @@ fn refuse(origin: Option<&Origin>, done: Done) {
             }
         }
         Done::Group(group) => group.answer(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: Sender = Sender { node: NodeId(1), boot: 1 };
+    const LEADER: Leader = Leader { node: NodeId(2), term: 3 };
+
+    fn notice(upto: u64, items: Vec<Item>) -> Notice {
+        Notice { queue: QueueId(9), term: LEADER.term, boot: 1, upto, expected: 0, items }
+    }
+
+    /// A client whose `basic.get`, the second of its orders, is on its way.
+    fn getting() -> (Client, oneshot::Receiver<Got>) {
+        let mut client = Client::new(QueueId(9), ME);
+        client.follow(Timestamp(0), Some(LEADER));
+        let (to, got) = oneshot::channel();
+        let get = Order::Get { connection: ConnectionId(1), no_ack: true };
+        client.order(Timestamp(0), get, Asker::Get(to));
+        assert!(client.batch().is_some());
+        (client, got)
+    }
+
+    #[test]
+    fn an_answer_may_overtake_the_word_that_its_order_was_performed() {
+        let (mut client, mut got) = getting();
+        let mut outboxes = Outboxes::default();
+        let early = vec![Item::Reply { number: 2, reply: Reply::Empty }];
+        client.notice(Timestamp(0), &mut outboxes, notice(0, early));
+        assert!(got.try_recv().is_err(), "it was not performed yet, as far as is known");
+        client.notice(Timestamp(0), &mut outboxes, notice(2, Vec::new()));
+        assert!(matches!(got.try_recv(), Ok(Got::Empty)));
+    }
+
+    #[test]
+    fn a_get_that_its_leader_took_along_is_answered() {
+        let (mut client, mut got) = getting();
+        let mut outboxes = Outboxes::default();
+        client.notice(Timestamp(0), &mut outboxes, notice(2, Vec::new()));
+        client.follow(Timestamp(0), Some(Leader { node: NodeId(3), term: 4 }));
+        let attached = Notice { term: 4, ..notice(3, vec![Item::Attached { number: 3 }]) };
+        client.notice(Timestamp(0), &mut outboxes, attached);
+        assert!(matches!(got.try_recv(), Ok(Got::Empty)));
     }
 }

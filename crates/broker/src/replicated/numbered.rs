@@ -120,6 +120,11 @@ impl<T> Courier<T> {
         self.first + self.waiting.len() as u64
     }
 
+    /// Whether the order with this number is here and has no answer yet.
+    pub(crate) fn is_waiting(&self, number: u64) -> bool {
+        (self.first..self.next()).contains(&number)
+    }
+
     /// What has no answer yet, in order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter()
