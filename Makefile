@@ -64,8 +64,8 @@ build: compiler ## release binaries leveret, leveretctl, leveret-perf in the tar
 	$(cargo) build --release --locked --bin leveret --bin leveretctl --bin leveret-perf
 	@ls -lh $$($(cargo) target)/release/leveret{,ctl,-perf}
 
-bench: build ## compare with another broker in the same run: make bench PEER_URI=amqp://… PEER_PID=…
-	PEER_URI='$(PEER_URI)' PEER_PID='$(PEER_PID)' ONLY='$(ONLY)' xtask/bench.sh
+bench: build ## compare with another broker in the same run: make bench PEER_URI=amqp://… PEER_PID=… (NODES=3: quorum queues)
+	PEER_URI='$(PEER_URI)' PEER_PID='$(PEER_PID)' ONLY='$(ONLY)' NODES='$(NODES)' QUORUM='$(QUORUM)' xtask/bench.sh
 
 fuzz: compiler ## ten minutes for each fuzzer: make fuzz TARGET=frames SECONDS_EACH=60
 	TARGET='$(TARGET)' SECONDS_EACH='$(SECONDS_EACH)' xtask/fuzz.sh

@@ -9,8 +9,9 @@ use crate::config::{Log, LogFormat};
 /// Sends everything that the process logs to standard error, as configured, panics included. Call it once,
 /// early.
 pub fn start(log: &Log) {
-    // What openraft has to say is for those who ask for it by name.
-    let quiet = if log.level.contains("openraft") { "" } else { ",openraft=warn" };
+    // openraft warns of what is ordinary here (links that break, queues that are deleted); what matters comes back
+    // from it as errors, which are logged where they are met. Who asks for it by name gets it.
+    let quiet = if log.level.contains("openraft") { "" } else { ",openraft=off" };
     let filter =
         EnvFilter::try_new(format!("{}{quiet}", log.level)).expect("log.level was checked");
     let builder = tracing_subscriber::fmt()

@@ -1,4 +1,5 @@
-//! Two brokers, the same workloads, in the same run: the figures of `docs/benchmarks.md`.
+//! Two brokers, the same workloads, in the same run: the figures of `docs/benchmarks.md` and
+//! `docs/benchmarks-quorum.md`.
 //!
 //! Absolute figures of a machine that does other work as well are worth little; ratios of runs
 //! that took turns are worth more. Each round runs every workload on both brokers, and changes who
@@ -41,8 +42,16 @@ const WORKLOADS: [Workload; 7] = [
     Workload { pairs: 4, ..Workload::new("four queues, 16 B, persistent", 16, true) },
 ];
 
+/// Of quorum queues, which keep every message on disk: all of them persistent and confirmed.
+const QUORUM_WORKLOADS: [Workload; 4] = [
+    Workload::new("16 B", 16, true),
+    Workload::new("1 KiB", 1024, true),
+    Workload { pairs: 8, ..Workload::new("eight queues, 16 B", 16, true) },
+    Workload { pairs: 8, ..Workload::new("eight queues, 1 KiB", 1024, true) },
+];
+
 impl Workload {
-    fn options(&self, uri: &str, pids: &[u32], seconds: f64) -> Options {
+    fn options(&self, compare: &Compare, uri: &str, pids: &[u32]) -> Options {
         Options {
             uri: uri.to_owned(),
             publishers: self.pairs,
@@ -55,7 +64,7 @@ impl Workload {
             prefetch: self.durable.then_some(1000),
             queue: "leveret-perf-compare".to_owned(),
             queues: (self.pairs > 1).then_some(self.pairs),
-            queue_args: None,
+            queue_args: compare.quorum.then(|| r#"{"x-queue-type":"quorum"}"#.to_owned()),
             transient: false,
             exclusive: false,
             auto_delete: false,
@@ -66,7 +75,7 @@ impl Workload {
             mandatory: false,
             rate: None,
             batch: self.batch,
-            duration: Some(seconds),
+            duration: Some(compare.seconds),
             messages: None,
             verify: false,
             drain: true,
@@ -96,7 +105,8 @@ pub fn run(compare: &Compare) -> Result<()> {
         brokers.push(Broker { uri, pids: &compare.peer_pid });
     }
     let machine = process::machine();
-    let chosen: Vec<&Workload> = WORKLOADS
+    let workloads: &[Workload] = if compare.quorum { &QUORUM_WORKLOADS } else { &WORKLOADS };
+    let chosen: Vec<&Workload> = workloads
         .iter()
         .filter(|workload| compare.only.as_deref().is_none_or(|part| workload.name.contains(part)))
         .collect();
@@ -113,7 +123,7 @@ pub fn run(compare: &Compare) -> Result<()> {
             }
             for turn in turns {
                 let Broker { uri, pids } = brokers[turn];
-                let outcome = run::run(workload.options(uri, pids, compare.seconds))
+                let outcome = run::run(workload.options(compare, uri, pids))
                     .with_context(|| format!("{} at broker {}", workload.name, turn + 1))?;
                 let report = Report::of(&outcome);
                 let line = format!(
@@ -156,6 +166,20 @@ fn median(reports: &[Report], of: impl Fn(&Report) -> f64) -> f64 {
     }
 }
 
+/// What the rows of the tables mean.
+const WORDS: &[&str] = &[
+    "Queues are durable and of the broker's default type, messages of the first kind transient.",
+    "\"Persistent, confirms, acks\": delivery mode 2, at most 1000 unconfirmed messages, prefetch 1000, one acknowledgement for every ten messages.",
+    "Publishers gather up to 64 KiB for each write; with \"single writes\" every message has its own, as with most client libraries.",
+    "\"Four queues\": four publishers, each with a queue and a consumer of its own.",
+];
+const QUORUM_WORDS: &[&str] = &[
+    "Quorum queues with a member on every node; clients connect to the first one.",
+    "Messages are persistent, at most 1000 unconfirmed for each publisher; prefetch 1000, one acknowledgement for every ten messages.",
+    "CPU, memory and disk are those of all nodes together.",
+    "\"Eight queues\": eight publishers, each with a queue and a consumer of its own.",
+];
+
 fn page(
     compare: &Compare,
     machine: &[(&str, String)],
@@ -196,17 +220,11 @@ fn page(
         "| rounds | {} of {} s publishing, then draining |",
         compare.rounds, compare.seconds
     ));
+    line(&format!("| nodes | {} |", compare.pid.len()));
     line("");
-    line(
-        "Queues are durable and of the broker's default type, messages of the first kind transient.",
-    );
-    line(
-        "\"Persistent, confirms, acks\": delivery mode 2, at most 1000 unconfirmed messages, prefetch 1000, one acknowledgement for every ten messages.",
-    );
-    line(
-        "Publishers gather up to 64 KiB for each write; with \"single writes\" every message has its own, as with most client libraries.",
-    );
-    line("\"Four queues\": four publishers, each with a queue and a consumer of its own.");
+    for text in if compare.quorum { QUORUM_WORDS } else { WORDS } {
+        line(text);
+    }
     line("");
     line("## CPU per message and throughput");
     line("");

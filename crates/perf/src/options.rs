@@ -153,6 +153,9 @@ pub struct Compare {
     /// Seconds of publishing per run
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
+    /// Quorum queues instead of the broker's default type: other workloads, and the process ids are those of all nodes
+    #[arg(long)]
+    pub quorum: bool,
     /// Only workloads whose name contains this
     #[arg(long)]
     pub only: Option<String>,
