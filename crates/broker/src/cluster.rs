@@ -4,11 +4,13 @@
 //!  links ─┬─ Raft's requests and messages ─► host ─► members: the metadata group's part, queues
 //!         ├─ metadata commands ────────────► host, if this node leads their group
 //!         ├─ orders, notices, announcements ► the shards
+//!         ├─ alarms ───────────────────────► the node's pressure
 //!         └─ queries ──────────────────────► formation, steward
 //! ```
 //!
 //! A node on its own has a host and no links: its quorum queues have one member.
 
+mod alarms;
 pub(crate) mod channel;
 mod fabric;
 pub(crate) mod formation;
@@ -46,6 +48,8 @@ use crate::cluster::formation::{Query, Standing};
 use crate::cluster::member::Part;
 use crate::cluster::proposer::Proposer;
 use crate::cluster::transport::Road;
+use crate::limits::alarms::Alarms;
+use crate::pressure::Pressure;
 use crate::replicated::client::Leader;
 use crate::replicated::numbered::Sender;
 use crate::shard::command::Command;
@@ -79,8 +83,14 @@ pub(crate) struct Cluster {
     shards: Arc<Shards>,
     /// Queues that this node leads.
     leads: Mutex<BTreeMap<QueueId, Leader>>,
+    /// Other nodes that lead queues, as they last said. A queue may become known here later than who
+    /// leads it.
+    heard: Mutex<BTreeMap<QueueId, Leader>>,
     /// How long a silent node's consumers keep what they hold.
     patience: Duration,
+    pub(crate) pressure: Arc<Pressure>,
+    /// Held while a word on alarms is read and sent.
+    alarm_word: Mutex<()>,
     /// When connected nodes were lost; gone from here as soon as they are back.
     lost: Mutex<BTreeMap<NodeId, Instant>>,
     /// Starts of nodes that are over, as far as this node knows: the metadata leader ends what lived
@@ -106,6 +116,8 @@ pub(crate) struct HostParts {
     pub(crate) shards: Arc<Shards>,
     /// How long a silent node's consumers keep what they hold.
     pub(crate) patience: Duration,
+    /// Where alarms of other nodes are told, and this node's are read.
+    pub(crate) pressure: Arc<Pressure>,
 }
 
 /// The metadata group on this node.
@@ -149,7 +161,7 @@ impl Cluster {
     }
 
     fn new(me: Sender, name: &str, parts: HostParts, road: Road, group: Option<Group>) -> Self {
-        let HostParts { journal, watermark, shards, patience } = parts;
+        let HostParts { journal, watermark, shards, patience, pressure } = parts;
         let log = Arc::clone(&journal) as Arc<dyn Log>;
         let host = Host::new(Options::new(me.node), log, watermark, Arc::new(road.clone()));
         Self {
@@ -162,7 +174,10 @@ impl Cluster {
             recovered: Mutex::default(),
             shards,
             leads: Mutex::default(),
+            heard: Mutex::default(),
             patience,
+            pressure,
+            alarm_word: Mutex::default(),
             lost: Mutex::default(),
             ended: Mutex::default(),
             journal,
@@ -333,6 +348,12 @@ impl Handler for Ends {
         }
     }
 
+    fn ended(&self, peer: &Identity) {
+        if let Some(cluster) = self.0.upgrade() {
+            cluster.on_ended(Sender { node: peer.id, boot: peer.boot }, None);
+        }
+    }
+
     fn messages(&self, from: NodeId, channel: u8, messages: &mut Vec<Bytes>) {
         if let Some(cluster) = self.0.upgrade() {
             cluster.on_messages(from, channel, messages);
@@ -353,15 +374,20 @@ impl Handler for Ends {
 }
 
 impl Cluster {
-    fn on_up(&self, peer: &Identity) {
+    fn on_up(self: &Arc<Self>, peer: &Identity) {
         tracing::info!(node = %peer.name, id = %peer.id, boot = peer.boot, "connected with a node");
         self.up.lock().insert(peer.id, peer.clone());
-        self.lost.lock().remove(&peer.id);
-        self.ended.lock().retain(|start| start.node != peer.id);
         self.host.on_up(peer.id);
         self.announce_all(peer.id);
-        let node = Sender { node: peer.id, boot: peer.boot };
-        self.tell_shards(|| Command::Up { node });
+        self.tell_alarms(peer.id);
+        {
+            // Who is given up in this moment is so before it is here.
+            let mut lost = self.lost.lock();
+            lost.remove(&peer.id);
+            self.ended.lock().retain(|start| start.node != peer.id);
+            let node = Sender { node: peer.id, boot: peer.boot };
+            self.tell_shards(|| Command::Up { node });
+        }
         if let Some(group) = &self.group {
             group.proposer.on_up(peer.id);
             group.changed.notify_one();
@@ -372,13 +398,14 @@ impl Cluster {
         let node = peer.id;
         tracing::warn!(node = %peer.name, id = %node, %why, "lost a node");
         self.up.lock().remove(&node);
+        self.heard.lock().retain(|_, leader| leader.node != node);
+        self.pressure.elsewhere(node, Alarms::default());
         self.host.on_down(node);
         self.tell_shards(|| Command::Lost { node });
         match why {
             // Nothing of that process is left.
             Loss::Refused | Loss::Restarted | Loss::Removed => {
-                self.ended.lock().insert(Sender { node, boot: peer.boot });
-                self.tell_shards(|| Command::LostForLong { node });
+                self.on_ended(Sender { node, boot: peer.boot }, None);
             }
             Loss::Reset => {}
             Loss::Gone | Loss::Silent => {
@@ -422,6 +449,39 @@ impl Cluster {
         });
     }
 
+    /// Nothing is left of a start of a node that is not connected; or it has been away for too long,
+    /// if it has been away since then.
+    fn on_ended(&self, start: Sender, since: Option<Instant>) {
+        let node = start.node;
+        {
+            let mut lost = self.lost.lock();
+            if since.is_some_and(|since| lost.get(&node) != Some(&since)) {
+                // It has come back, and perhaps been lost again.
+                return;
+            }
+            lost.remove(&node);
+            self.ended.lock().insert(start);
+            self.tell_shards(|| Command::LostForLong { node });
+        }
+        if let Some(group) = &self.group {
+            group.changed.notify_one();
+        }
+    }
+
+    /// Gives nodes up that are not here and that this start has never seen, if they do not come in
+    /// time either: `starts` are the last that are known of them.
+    pub(crate) fn wait_for_unseen(self: &Arc<Self>, starts: impl Iterator<Item = Sender>) {
+        for start in starts {
+            let known = start.node == self.me.node
+                || self.up.lock().contains_key(&start.node)
+                || self.lost.lock().contains_key(&start.node)
+                || self.ended.lock().iter().any(|ended| ended.node == start.node);
+            if !known {
+                Arc::clone(self).wait_for(start);
+            }
+        }
+    }
+
     /// Gives a node up if it does not come back in time.
     fn wait_for(self: Arc<Self>, start: Sender) {
         let (node, since) = (start.node, Instant::now());
@@ -429,17 +489,8 @@ impl Cluster {
         let (cluster, patience) = (Arc::downgrade(&self), self.patience);
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;
-            let Some(cluster) = cluster.upgrade() else { return };
-            let mut lost = cluster.lost.lock();
-            // It may have come back and been lost again.
-            if lost.get(&node) == Some(&since) {
-                lost.remove(&node);
-                drop(lost);
-                cluster.ended.lock().insert(start);
-                if let Some(group) = &cluster.group {
-                    group.changed.notify_one();
-                }
-                cluster.tell_shards(|| Command::LostForLong { node });
+            if let Some(cluster) = cluster.upgrade() {
+                cluster.on_ended(start, Some(since));
             }
         });
     }
@@ -450,6 +501,7 @@ impl Cluster {
             channel::METADATA => messages.drain(..).for_each(|message| self.heard(from, &message)),
             channel::ORDERS => messages.drain(..).for_each(|orders| self.on_orders(from, orders)),
             channel::NOTICES => messages.drain(..).for_each(|notice| self.on_notice(from, notice)),
+            channel::ALARMS => messages.drain(..).for_each(|word| self.on_alarms(from, &word)),
             channel::ANNOUNCEMENTS => {
                 messages.drain(..).for_each(|message| self.on_announcements(from, message));
             }

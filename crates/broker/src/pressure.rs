@@ -1,7 +1,10 @@
-//! Whether publishers have to stop, whatever the reason: memory, disk, a journal without room.
+//! Whether publishers have to stop, whatever the reason: memory, disk, a journal without room, here or
+//! on another node.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use model::id::NodeId;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -14,12 +17,16 @@ pub(crate) struct Pressure {
     causes: Mutex<Causes>,
     /// The reason, as `connection.blocked` gives it.
     reason: watch::Sender<Option<&'static str>>,
+    /// This node's own.
+    own: watch::Sender<Alarms>,
 }
 
 #[derive(Debug, Default)]
 struct Causes {
     sampled: Alarms,
     journal_full: bool,
+    /// Of other nodes: those that have any.
+    elsewhere: BTreeMap<NodeId, Alarms>,
 }
 
 impl Pressure {
@@ -28,6 +35,7 @@ impl Pressure {
             on: AtomicBool::new(false),
             causes: Mutex::default(),
             reason: watch::Sender::new(None),
+            own: watch::Sender::new(Alarms::default()),
         }
     }
 
@@ -36,14 +44,35 @@ impl Pressure {
         self.on.load(Ordering::Acquire)
     }
 
-    /// The alarms that are on.
+    /// The alarms of this node that are on.
     pub(crate) fn alarms(&self) -> Alarms {
-        self.causes.lock().alarms()
+        self.causes.lock().own()
+    }
+
+    /// The alarms of another node that are on, as far as it has told.
+    pub(crate) fn alarms_of(&self, node: NodeId) -> Alarms {
+        self.causes.lock().elsewhere.get(&node).copied().unwrap_or_default()
     }
 
     /// Follows the reason.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<&'static str>> {
         self.reason.subscribe()
+    }
+
+    /// Follows the alarms of this node.
+    pub(crate) fn subscribe_own(&self) -> watch::Receiver<Alarms> {
+        self.own.subscribe()
+    }
+
+    /// The alarms that another node has told of; none if it is lost.
+    pub(crate) fn elsewhere(&self, node: NodeId, alarms: Alarms) {
+        self.change(|causes| {
+            if alarms.any() {
+                causes.elsewhere.insert(node, alarms);
+            } else {
+                causes.elsewhere.remove(&node);
+            }
+        });
     }
 
     /// The alarms that samples of memory and disk give.
@@ -59,15 +88,23 @@ impl Pressure {
     fn change(&self, change: impl FnOnce(&mut Causes)) {
         let mut causes = self.causes.lock();
         change(&mut causes);
-        let reason = causes.alarms().reason();
+        let (own, reason) = (causes.own(), causes.all().reason());
         self.on.store(reason.is_some(), Ordering::Release);
         self.reason.send_if_modified(|old| std::mem::replace(old, reason) != reason);
+        self.own.send_if_modified(|old| std::mem::replace(old, own) != own);
     }
 }
 
 impl Causes {
-    fn alarms(&self) -> Alarms {
+    fn own(&self) -> Alarms {
         Alarms { disk: self.sampled.disk || self.journal_full, ..self.sampled }
+    }
+
+    fn all(&self) -> Alarms {
+        self.elsewhere.values().fold(self.own(), |all, one| Alarms {
+            memory: all.memory || one.memory,
+            disk: all.disk || one.disk,
+        })
     }
 }
 
@@ -86,6 +123,31 @@ mod tests {
         assert!(pressure.is_on());
         pressure.journal_full(false);
         assert_eq!(*pressure.subscribe().borrow(), None);
+        assert!(!pressure.is_on());
+    }
+
+    #[test]
+    fn other_nodes_alarms_count_like_ones_own_and_are_not_ones_own() {
+        let pressure = Pressure::new();
+        let (mut own, mut reason) = (pressure.subscribe_own(), pressure.subscribe());
+        let [memory, disk] =
+            [(true, false), (false, true)].map(|(memory, disk)| Alarms { memory, disk });
+        let (b, c) = (NodeId(2), NodeId(3));
+        pressure.elsewhere(b, disk);
+        pressure.elsewhere(c, memory);
+        assert_eq!(*reason.borrow_and_update(), Some("low on memory & disk"));
+        assert_eq!((pressure.alarms(), pressure.alarms_of(c)), (Alarms::default(), memory));
+        assert!(!own.has_changed().expect("it is there"), "nothing to tell others");
+        // Its owner is lost, or says that it is over.
+        pressure.elsewhere(c, Alarms::default());
+        assert_eq!(*reason.borrow_and_update(), Some("low on disk"));
+        pressure.sampled(disk);
+        assert!(!reason.has_changed().expect("it is there"), "clients know already");
+        assert_eq!(*own.borrow_and_update(), disk);
+        pressure.elsewhere(b, Alarms::default());
+        assert!(pressure.is_on());
+        pressure.sampled(Alarms::default());
+        assert_eq!(*reason.borrow_and_update(), None);
         assert!(!pressure.is_on());
     }
 }

@@ -243,8 +243,7 @@ impl Shard {
             Command::Leads { leader, .. } => queue.leads(now, leader),
             Command::DeadLettered { seq, .. } => queue.dead_lettered(desk, seq),
             Command::View { answer, .. } => command::answer(answer, Some(queue.view())),
-            // A quorum queue is not used by being declared again.
-            Command::Touch { .. } => {}
+            Command::Touch { .. } => queue.touch(now),
             Command::Publish(_)
             | Command::Create(_)
             | Command::Open(_)

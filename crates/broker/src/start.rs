@@ -308,6 +308,7 @@ impl Opened {
             watermark: Arc::clone(&self.watermark),
             shards: Arc::clone(&self.shards),
             patience: self.config.quorum_queues.consumer_disconnected_timeout,
+            pressure: Arc::clone(&self.pressure),
         }
     }
 
@@ -422,6 +423,11 @@ impl Opened {
             vital::spawn("the node's number", &failed_sender, named),
             vital::spawn("what closes connections", &failed_sender, close),
             vital::spawn("the alarms", &failed_sender, Arc::clone(&node).spread_alarms()),
+            vital::spawn(
+                "the alarms for other nodes",
+                &failed_sender,
+                Arc::clone(&node.cluster).spread_alarms(),
+            ),
             vital::spawn("the watch of memory and disk", &failed_sender, watch),
             vital::spawn("the watch's follower", &failed_sender, follow(alarms, pressure)),
         ];

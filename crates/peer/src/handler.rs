@@ -28,6 +28,11 @@ pub trait Handler: Send + Sync + 'static {
     /// It is so no longer. What was sent and not answered may have arrived or not.
     fn down(&self, peer: &Identity, why: Loss);
 
+    /// A peer that was lost as [`Loss::Gone`] or [`Loss::Silent`] has come to its end: nothing listens
+    /// at its address any more, another incarnation or a later start of it has connected, or it was
+    /// removed. Told once at most, between its `down` and the next `up`.
+    fn ended(&self, _peer: &Identity) {}
+
     /// Messages of one channel, in the order in which they were sent: all that one read has brought.
     /// The list is emptied afterwards. A payload is a slice of a read buffer (some 64 KiB): who keeps
     /// a small one for long copies it.

@@ -100,6 +100,8 @@ pub(crate) enum Output {
     Up(Arc<Claim>),
     /// Tell the handler; nothing of this incarnation is handed over any more.
     Down(Arc<Claim>, Loss),
+    /// Tell the handler: this incarnation, of which only its silence was known, is no more.
+    Ended(Arc<Claim>),
 }
 
 #[derive(Debug)]
@@ -111,9 +113,15 @@ struct Half {
 
 #[derive(Debug)]
 enum Phase {
-    Down,
+    Down {
+        /// It may live, as far as this end can tell.
+        was: Option<Arc<Claim>>,
+    },
     Up(Arc<Claim>),
-    Mending { was: Arc<Claim>, until: Instant },
+    Mending {
+        was: Arc<Claim>,
+        until: Instant,
+    },
 }
 
 #[derive(Debug)]
@@ -144,7 +152,7 @@ impl Link {
         Self {
             silence,
             session,
-            phase: Phase::Down,
+            phase: Phase::Down { was: None },
             out: None,
             inn: None,
             dial: Dial::At(now),
@@ -169,7 +177,7 @@ impl Link {
     pub(crate) fn up(&self) -> Option<&Arc<Claim>> {
         match &self.phase {
             Phase::Up(claim) => Some(claim),
-            Phase::Down | Phase::Mending { .. } => None,
+            Phase::Down { .. } | Phase::Mending { .. } => None,
         }
     }
 
@@ -226,7 +234,10 @@ impl Link {
                 debug_assert!(matches!(self.dial, Dial::UnderWay) && self.out.is_none());
                 self.dial_later(now);
                 match failure {
-                    DialFailure::Refused => self.give_up(Loss::Refused, out),
+                    DialFailure::Refused => {
+                        self.give_up(Loss::Refused, out);
+                        self.has_ended(out);
+                    }
                     DialFailure::Overtaken => {}
                     DialFailure::Other => self.give_up(Loss::Gone, out),
                 }
@@ -236,6 +247,7 @@ impl Link {
             Event::Removed => {
                 self.close_all(out);
                 self.fall(Loss::Removed, out);
+                self.has_ended(out);
             }
         }
         self.plan(now);
@@ -267,6 +279,11 @@ impl Link {
             && !was.same_process(&new.claim)
         {
             self.fall(Loss::Restarted, out);
+        }
+        if let Phase::Down { was: Some(was) } = &self.phase
+            && !was.same_process(&new.claim)
+        {
+            self.has_ended(out);
         }
         let claim = Arc::clone(&new.claim);
         *self.slot(side) = Some(new);
@@ -318,7 +335,7 @@ impl Link {
             match self.phase {
                 Phase::Up(_) => self.fall(Loss::Silent, out),
                 Phase::Mending { .. } => self.fall(Loss::Gone, out),
-                Phase::Down => {}
+                Phase::Down { .. } => {}
             }
         }
         if let Phase::Mending { until, .. } = self.phase
@@ -369,9 +386,18 @@ impl Link {
     }
 
     fn fall(&mut self, why: Loss, out: &mut Vec<Output>) {
-        match std::mem::replace(&mut self.phase, Phase::Down) {
-            Phase::Down => {}
-            Phase::Up(was) | Phase::Mending { was, .. } => out.push(Output::Down(was, why)),
+        if let Phase::Up(was) | Phase::Mending { was, .. } = &self.phase {
+            let was = Arc::clone(was);
+            let may_live = matches!(why, Loss::Gone | Loss::Silent).then(|| Arc::clone(&was));
+            self.phase = Phase::Down { was: may_live };
+            out.push(Output::Down(was, why));
+        }
+    }
+
+    /// If it is down and could have been alive, it is not.
+    fn has_ended(&mut self, out: &mut Vec<Output>) {
+        if let Phase::Down { was } = &mut self.phase {
+            out.extend(was.take().map(Output::Ended));
         }
     }
 

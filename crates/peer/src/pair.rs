@@ -311,6 +311,10 @@ impl Pair {
                 tracing::info!(peer = &*self.name, node = %claim.identity.id, %why, "peer is down");
                 self.shared.handler().down(&claim.identity, why);
             }
+            Output::Ended(claim) => {
+                tracing::info!(peer = &*self.name, node = %claim.identity.id, "peer has ended");
+                self.shared.handler().ended(&claim.identity);
+            }
         }
     }
 

@@ -93,8 +93,7 @@ pub enum Command {
     },
     /// The effective arguments have changed. Answered by [`Reply::Done`].
     Configure(Settings),
-    /// The queue was declared again, which counts as use for a classic queue. Answered by
-    /// [`Reply::Done`].
+    /// The queue was declared again, which counts as use. Answered by [`Reply::Done`].
     Touch,
     /// `Queue::next_deadline` has come. Answered by [`Reply::Done`].
     Tick,

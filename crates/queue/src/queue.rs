@@ -180,9 +180,7 @@ impl Queue {
                 Reply::Done
             }
             Command::Touch => {
-                if self.settings.style == Style::Classic {
-                    self.used(now);
-                }
+                self.used(now);
                 Reply::Done
             }
             Command::Tick => {

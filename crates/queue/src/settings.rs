@@ -21,8 +21,8 @@ pub struct Settings {
     /// How long a message may wait, from its arrival here (`x-message-ttl`). Zero: a message is
     /// delivered at once or expires. A change does not touch messages that are already here.
     pub message_ttl: Option<Millis>,
-    /// How long the queue may be idle before it goes (`x-expires`): without consumers, `Get` and,
-    /// for classic queues, `Touch`, for quorum queues without anything unsettled.
+    /// How long the queue may be idle before it goes (`x-expires`): without consumers, `Get`,
+    /// `Touch` and, for quorum queues, without anything unsettled.
     pub expires: Option<Millis>,
     /// Whether there is a dead letter exchange: what expires, is discarded, dropped or fails too
     /// often leaves by `Effect::DeadLetter` instead of `Effect::Release`.
@@ -109,7 +109,6 @@ pub enum Overflow {
 /// | length limit after a return | applies before redelivery | applies to what is left after it |
 /// | single active consumer | the one that came first | highest priority, then first; a better newcomer takes over when the active one holds nothing more |
 /// | a changed delivery count | `Effect::Noted` | is in the snapshot |
-/// | `Touch` | the queue was used | nothing |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// As RabbitMQ's classic queues.

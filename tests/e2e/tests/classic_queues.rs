@@ -119,7 +119,6 @@ fn with_the_home_node_down_declare_and_consume_say_so() {
 }
 
 #[test]
-#[ignore = "now and then an exclusive queue stays when its node is killed (2 of 3 runs on a busy machine)"]
 fn exclusive_queues_die_with_their_connection_and_with_its_node() {
     let mut cluster = Setup::new().start();
     let gone = |cluster: &Cluster, queue: &str| {

@@ -36,7 +36,6 @@ fn leader_killed_under_load_with_both_clients_on_survivors() {
 }
 
 #[test]
-#[ignore = "what a consumer on the killed leader held is not handed out again; order breaks at a change of leader"]
 fn each_node_in_turn_is_killed_and_comes_back() {
     let mut cluster = Setup::new().start();
     declare(&cluster, 0, "q");
@@ -158,7 +157,6 @@ fn rolling_restart_under_load() {
 }
 
 #[test]
-#[ignore = "now and then it takes longer than 30 s on a busy machine"]
 fn what_a_killed_node_s_consumer_held_comes_back_at_once() {
     let mut cluster = Setup::new().start();
     declare(&cluster, 0, "q");
@@ -239,7 +237,7 @@ fn topology_can_be_changed_while_its_leader_dies() {
 }
 
 #[test]
-#[ignore = "declare-ok comes before the members know of each other"]
+#[ignore = "now and then elections of the two that are left collide for seconds on a busy machine"]
 fn a_queue_outlives_its_first_leader_from_the_moment_it_is_declared() {
     let mut cluster = Setup::new().start();
     for round in 0..3 {

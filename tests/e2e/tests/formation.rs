@@ -174,7 +174,6 @@ fn a_witness_keeps_no_queues() {
 }
 
 #[test]
-#[ignore = "a queue cannot be used through a wiped node that was its member"]
 fn a_wiped_node_under_its_old_name_is_another_node() {
     let mut cluster = Setup::new().start();
     let mut client = cluster.channel(0);

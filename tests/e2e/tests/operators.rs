@@ -1,5 +1,6 @@
 //! What operators see and do through any node of three.
 
+use e2e::client::Failure;
 use e2e::client::topology::DURABLE;
 use e2e::cluster::{Setup, quorum};
 use e2e::table;
@@ -58,6 +59,13 @@ fn every_node_shows_the_whole_cluster() {
     let name = cluster.api(0).json("connections?sort=node")[1]["name"].clone();
     let path = format!("connections/{}", e2e::http::segment(name.as_str().unwrap()));
     assert_eq!(cluster.api(2).delete(&path).status, 204);
+    // Its client has to answer, else the broker waits as long as this test does.
+    match second.await_failure(1) {
+        Failure::Connection { code: 320, text, .. } => {
+            assert_eq!(text, "CONNECTION_FORCED - Closed via management plugin");
+        }
+        other => panic!("it is told that it is closed: {other:?}"),
+    }
     until("it is gone", || cluster.api(0).json("connections").as_array().unwrap().len() == 1);
 }
 

@@ -16,3 +16,5 @@ pub(crate) const ANNOUNCEMENTS: u8 = 6;
 pub(crate) const QUERIES: u8 = 7;
 /// What operators want to know of another node, or do to it.
 pub(crate) const INQUIRIES: u8 = 8;
+/// Which alarms of a node are on.
+pub(crate) const ALARMS: u8 = 9;

@@ -81,10 +81,15 @@ impl Fabric for Cluster {
 
     fn announce(&self, queue: QueueId, leader: Leader) {
         self.leads.lock().insert(queue, leader);
+        self.heard.lock().remove(&queue);
         let bytes = encode([(queue, leader)].into_iter());
         for peer in self.connected() {
             self.road.send(peer.id, channel::ANNOUNCEMENTS, bytes.clone());
         }
+    }
+
+    fn leader_of(&self, queue: QueueId) -> Option<Leader> {
+        self.heard.lock().get(&queue).copied()
     }
 
     fn start(&self, queue: QueueId, member: Arc<dyn Member>, members: Vec<NodeId>) {
@@ -117,6 +122,7 @@ impl Fabric for Cluster {
 
     fn delete(&self, queue: QueueId) {
         self.leads.lock().remove(&queue);
+        self.heard.lock().remove(&queue);
         let host = self.host.clone();
         tokio::spawn(async move { host.delete(GroupId::from(queue)).await });
     }
@@ -156,7 +162,16 @@ impl Cluster {
                 leads.remove(&queue);
             }
             drop(leads);
+            self.hear(queue, leader);
             self.shards.post(queue, Batch::one(Command::Leads { queue, leader }));
+        }
+    }
+
+    fn hear(&self, queue: QueueId, leader: Leader) {
+        let mut heard = self.heard.lock();
+        let known = heard.entry(queue).or_insert(leader);
+        if known.term <= leader.term {
+            *known = leader;
         }
     }
 

@@ -4,12 +4,14 @@
 //! to be done: find or found the group, be let in, make this start known; on the leader, make what a
 //! first start makes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metadata::command::{Command, PutNode};
 use metadata::objects::node::NodeRole;
+use metadata::state::State;
 use model::id::NodeId;
 use quorum::change::Change;
 use tokio::sync::watch;
@@ -123,13 +125,9 @@ impl Steward {
             return;
         }
         let state = self.router.state();
-        let mut over: Vec<Sender> = self.cluster.ended.lock().iter().copied().collect();
-        over.retain(|start| {
-            let known = state.node(start.node).filter(|node| node.boot <= start.boot);
-            known.is_some_and(|node| state.has_transients(node))
-        });
-        // The others have nothing, or have come back.
-        self.cluster.ended.lock().retain(|start| over.contains(start));
+        let unseen = state.nodes().filter(|node| !node.lost);
+        self.cluster.wait_for_unseen(unseen.map(|node| Sender { node: node.id, boot: node.boot }));
+        let over = over(&state, &mut self.cluster.ended.lock());
         for Sender { node, boot } in over {
             let ended = Command::NodeEnded { id: node.0, boot };
             if let Err(refusal) = self.topology.submit(ended).await {
@@ -154,6 +152,18 @@ impl Steward {
         }
         false
     }
+}
+
+/// Which of the starts that have ended have left something behind. Starts that cannot leave anything
+/// behind any more are forgotten; of the others something may yet be committed that they had
+/// declared.
+fn over(state: &State, ended: &mut BTreeSet<Sender>) -> Vec<Sender> {
+    ended.retain(|start| {
+        state.node(start.node).is_some_and(|node| !node.lost && node.boot <= start.boot)
+    });
+    let has_left =
+        |start: &&Sender| state.node(start.node).is_some_and(|node| state.has_transients(node));
+    ended.iter().filter(has_left).copied().collect()
 }
 
 impl Cluster {
@@ -293,5 +303,52 @@ impl Cluster {
             }
             tokio::time::sleep(INTERVAL / 5).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amq_protocol_types::FieldTable;
+    use metadata::command::DeclareQueue;
+    use metadata::objects::vhost::Vhost;
+    use model::id::ConnectionId;
+
+    use super::*;
+
+    const DEAD: Sender = Sender { node: NodeId(7), boot: 3 };
+
+    fn put(boot: u64) -> Command {
+        let (name, address) = ("a".into(), "a:1".to_owned());
+        Command::PutNode(PutNode { id: DEAD.node.0, name, address, role: NodeRole::Full, boot })
+    }
+
+    #[test]
+    fn what_an_ended_start_had_declared_is_ended_also_if_it_comes_to_light_later() {
+        let mut state = State::new();
+        state.apply(Command::PutVhost(Vhost::named("/"))).expect("it is new");
+        state.apply(put(3)).expect("it is new");
+        let mut ended = BTreeSet::from([DEAD, Sender { node: NodeId(8), boot: 1 }]);
+        assert_eq!(over(&state, &mut ended), []);
+        assert_eq!(ended, BTreeSet::from([DEAD]), "nobody knows node 8");
+        let owner = ConnectionId::new(1, 3, 1);
+        let declare = DeclareQueue {
+            vhost: "/".into(),
+            name: "mine".into(),
+            generated: false,
+            durable: false,
+            auto_delete: false,
+            exclusive_owner: Some(owner),
+            arguments: FieldTable::default(),
+            user: "guest".into(),
+            home: DEAD.node,
+            members: Vec::new(),
+        };
+        state.apply(Command::DeclareQueue(declare)).expect("it is new");
+        assert_eq!(over(&state, &mut ended), [DEAD]);
+        state.apply(Command::NodeEnded { id: 7, boot: 3 }).expect("it is known");
+        assert_eq!(over(&state, &mut ended), []);
+        state.apply(put(4)).expect("it starts again");
+        assert_eq!(over(&state, &mut ended), []);
+        assert!(ended.is_empty(), "{ended:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! Exchanges, queues and bindings: declared, bound, deleted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use amqp::request::{Binding as BindingRequest, Error, ExchangeDeclare, QueueDeclare, Reply};
 use metadata::command::{Command, DeclareExchange, DeclareQueue, SerialQueueId};
@@ -151,6 +152,11 @@ impl Gateway {
                     return Err(Error { code: 541, text: "the declaration gave no queue".into() });
                 };
                 if outcome.created {
+                    if queue.kind == QueueKind::Quorum {
+                        // Who is told that it is there may lose a member in this moment: by its
+                        // answer a majority of them has it.
+                        self.declared(&queue).await?;
+                    }
                     let queue = queue.name.to_string();
                     return Ok(Reply::QueueDeclared { queue, messages: 0, consumers: 0 });
                 }
@@ -160,7 +166,11 @@ impl Gateway {
             if let Some(reply) = self.declared(&queue).await? {
                 return Ok(reply);
             }
-            if queue.kind == QueueKind::Quorum || self.is_kept_elsewhere(&queue) {
+            self.refresh();
+            if self.place()?.state.queue_by_id(queue.id).is_none() {
+                continue;
+            }
+            if self.is_kept_elsewhere(&queue) {
                 return Err(self.is_down(&queue));
             }
             // Somebody is deleting it, and its shard has done its part: what is left is done here,
@@ -172,7 +182,9 @@ impl Gateway {
 
     /// Whether another node keeps this classic queue.
     pub(super) fn is_kept_elsewhere(&self, queue: &Queue) -> bool {
-        queue.home != NodeId(0) && queue.home != self.node.cluster.me.node
+        queue.kind == QueueKind::Classic
+            && queue.home != NodeId(0)
+            && queue.home != self.node.cluster.me.node
     }
 
     /// The queue is there, but nobody can be asked who keeps it.
@@ -194,7 +206,21 @@ impl Gateway {
     /// no more, since it is being deleted.
     async fn declared(&mut self, queue: &Queue) -> Result<Option<Reply>, Error> {
         let id = queue.id;
-        let counts = self.ask(id, |answer| ShardCommand::Count { queue: id, answer }).await?;
+        let patience = match queue.kind {
+            QueueKind::Quorum => self.node.config.quorum_queues.publish_timeout,
+            QueueKind::Classic => Duration::MAX,
+        };
+        let count = self.ask(id, |answer| ShardCommand::Count { queue: id, answer });
+        let counts = tokio::time::timeout(patience, count).await;
+        let Ok(counts) = counts else {
+            self.unanswered -= 1;
+            let text = format!(
+                "queue '{}' in vhost '{}': no majority of its members has answered in time",
+                queue.name, queue.vhost
+            );
+            return Err(Error { code: 541, text });
+        };
+        let counts = counts?;
         Ok(counts.map(|counts| Reply::QueueDeclared {
             queue: queue.name.to_string(),
             messages: u32::try_from(counts.ready).unwrap_or(u32::MAX),

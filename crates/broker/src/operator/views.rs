@@ -304,7 +304,11 @@ pub(super) fn other_nodes(node: &Node) -> Vec<OtherNode> {
     names.remove(own);
     let other = |name: String| {
         let link = links.iter().find(|peer| *peer.name == *name);
+        let up = link.and_then(|link| link.up.as_ref());
+        let alarms = up.map(|up| node.pressure.alarms_of(up.id)).unwrap_or_default();
         OtherNode {
+            memory_alarm: alarms.memory,
+            disk_alarm: alarms.disk,
             running: link.is_some_and(|link| link.up.is_some()),
             error: link.and_then(|link| link.error.clone()),
             name: tool_name(&name),

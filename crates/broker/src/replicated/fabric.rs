@@ -36,6 +36,11 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     /// Tells all other nodes, and those that come later, that this one leads a queue.
     fn announce(&self, queue: QueueId, leader: Leader);
 
+    /// Who was last heard to lead a queue: what was told before this node knew the queue.
+    fn leader_of(&self, _queue: QueueId) -> Option<Leader> {
+        None
+    }
+
     /// Starts this node's member of a queue's group. If the group has never been founded, the first
     /// of `first` who is there does it.
     fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Vec<NodeId>);

@@ -301,6 +301,9 @@ impl Machine {
                     self.queue_does(Command::Configure(settings), outputs);
                 }
             }
+            Order::Touch => {
+                self.queue_does(Command::Touch, outputs);
+            }
             Order::Tick => {
                 self.queue_does(Command::Tick, outputs);
             }

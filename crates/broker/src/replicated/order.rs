@@ -56,6 +56,8 @@ pub(crate) enum Order {
     Count,
     /// Removes ready messages.
     Purge,
+    /// The queue was declared again.
+    Touch,
     /// Ends the queue.
     Delete { if_unused: bool, if_empty: bool },
     /// The sender's node has a new start: what earlier ones held comes back, and their consumers
@@ -273,6 +275,7 @@ mod kind {
     pub(super) const LEFT: u8 = 19;
     pub(super) const COUNT: u8 = 20;
     pub(super) const RESTARTED: u8 = 21;
+    pub(super) const TOUCH: u8 = 22;
 }
 
 impl Order {
@@ -362,6 +365,7 @@ impl Order {
             }
             Self::Count => out.put_u8(kind::COUNT),
             Self::Purge => out.put_u8(kind::PURGE),
+            Self::Touch => out.put_u8(kind::TOUCH),
             Self::Delete { if_unused, if_empty } => {
                 out.put_u8(kind::DELETE);
                 out.put_u8(u8::from(*if_unused) | (u8::from(*if_empty) << 1));
@@ -447,6 +451,7 @@ impl Order {
             },
             kind::COUNT => Self::Count,
             kind::PURGE => Self::Purge,
+            kind::TOUCH => Self::Touch,
             kind::DELETE => {
                 let flags = u8_of(&mut bytes)?;
                 Self::Delete { if_unused: flags & 1 != 0, if_empty: flags & 2 != 0 }

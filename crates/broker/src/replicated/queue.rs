@@ -93,6 +93,11 @@ impl ClusterQueue {
             Replica::new(containers)
         });
         let mut client = Client::new(profile.id, me);
+        if home.is_none()
+            && let Some(leader) = desk.fabric.leader_of(profile.id)
+        {
+            client.follow(now, Some(leader));
+        }
         if let Some(keeper) = home.and_then(|home| desk.fabric.start_of(home)) {
             client.follow(now, Some(Leader { node: keeper.node, term: keeper.boot }));
         }
@@ -207,6 +212,14 @@ impl ClusterQueue {
         self.client.order(now, Order::Count, Asker::Count(answer));
     }
 
+    /// It was declared again: that matters to one that expires, wherever it is kept.
+    pub(crate) fn touch(&mut self, now: Timestamp) {
+        self.used_at = now;
+        if self.profile.settings.expires.is_some() {
+            self.cast(now, Order::Touch);
+        }
+    }
+
     pub(crate) fn purge(&mut self, now: Timestamp, answer: oneshot::Sender<Option<u64>>) {
         self.client.order(now, Order::Purge, Asker::Purge(answer));
     }
@@ -278,10 +291,8 @@ impl ClusterQueue {
         if self.profile.quorum.is_some() {
             self.gone.insert(node);
         }
-        if let Some(replica) = &mut self.replica
-            && replica.nodes().contains(&node)
-        {
-            replica.own(Order::Lost { node });
+        if let Some(replica) = &mut self.replica {
+            replica.is_lost(node);
         }
     }
 
@@ -292,7 +303,7 @@ impl ClusterQueue {
         for node in replica.nodes() {
             match desk.fabric.start_of(node) {
                 Some(start) => replica.is_here(start),
-                None if self.gone.contains(&node) => replica.own(Order::Lost { node }),
+                None if self.gone.contains(&node) => replica.is_lost(node),
                 None => {
                     let until = Timestamp(desk.now.0 + desk.fabric.patience().0);
                     self.absent.insert(node, until);

@@ -11,6 +11,8 @@
 //! meanwhile becomes the next one.
 
 mod checkpoint;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -168,6 +170,10 @@ impl Replica {
         self.step_down();
         let mut leading = Leading { term, ..Leading::default() };
         leading.own.push(Order::Configure(profile.settings.encode().into()));
+        if profile.settings.expires.is_some() {
+            // Its clock may be ahead of its predecessor's, and nobody could use the queue in between.
+            leading.own.push(Order::Touch);
+        }
         let consumers = self.machine.subscribed().values();
         leading.unattached = consumers.filter(|one| !one.no_ack).map(|one| one.at).collect();
         self.leading = Some(leading);
@@ -197,6 +203,29 @@ impl Replica {
     pub(crate) fn own(&mut self, order: Order) {
         if let Some(leading) = &mut self.leading {
             leading.own.push(order);
+        }
+    }
+
+    /// The same for one that concerns all orders before it, also those that are still waiting.
+    fn own_behind(&mut self, order: &Order) {
+        if let Some(leading) = &mut self.leading {
+            let mut batch = BytesMut::new();
+            order::write_batch(&mut batch, OWN, 0, std::iter::once(order));
+            leading.waiting.push_back(batch.freeze());
+        }
+    }
+
+    /// Whether orders are on their way into the state, whose effects cannot be seen in it yet.
+    fn is_busy(&self) -> bool {
+        self.leading.as_ref().is_some_and(|leading| {
+            leading.in_flight > 0 || leading.refused.is_some() || !leading.waiting.is_empty()
+        })
+    }
+
+    /// A node is not there any more: what it holds comes back.
+    pub(crate) fn is_lost(&mut self, node: NodeId) {
+        if self.leading.is_some() && (self.is_busy() || self.machine.nodes().contains(&node)) {
+            self.own_behind(&Order::Lost { node });
         }
     }
 
@@ -816,8 +845,9 @@ impl Replica {
     /// A node is connected with this start: earlier ones hold nothing any more.
     pub(crate) fn is_here(&mut self, start: Sender) {
         let earlier = |at: Sender| at.node == start.node && at.boot < start.boot;
-        if self.leading.is_some() && self.machine.holders().any(|(at, _)| earlier(at)) {
-            self.own(Order::Restarted { start });
+        let may_hold = || self.is_busy() || self.machine.holders().any(|(at, _)| earlier(at));
+        if self.leading.is_some() && may_hold() {
+            self.own_behind(&Order::Restarted { start });
         }
     }
 

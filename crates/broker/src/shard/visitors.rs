@@ -217,6 +217,7 @@ impl Shard {
             Order::Left { connection } => {
                 self.with(queue, |slot, desk| slot.connection_gone(desk, connection));
             }
+            Order::Touch => self.command(Command::Touch { queue }),
             Order::Count => {
                 let answer = ask(way, number, |counts| match counts {
                     Some(counts) => Reply::Counted(counts),

@@ -57,8 +57,14 @@ impl<'a> Metadata<'a> {
             })?;
             let command = Command::decode(&bytes)
                 .map_err(|error| StartError(format!("metadata command {seq}: {}", error.reason)))?;
-            // It was accepted when it was written.
-            let outcome = metadata.state.apply(command).unwrap_or_default();
+            // It was accepted when it was written: without it, or with less before it than there
+            // was then, what follows would mean something else.
+            let outcome = metadata.state.apply(command).map_err(|refusal| {
+                StartError(format!(
+                    "metadata command {seq} was accepted when it was made and cannot be carried \
+                     out now: {refusal}; restore the data directory from a backup"
+                ))
+            })?;
             metadata.applied = seq.0;
             metadata.save(&outcome)?;
         }

@@ -15,7 +15,7 @@ use crate::http::failure::{Failure, Outcome};
 use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::version;
-use crate::view::node::NodeStats;
+use crate::view::node::{NodeStats, OtherNode};
 
 /// Checks for everybody: probes carry no credentials.
 pub(super) fn open<N: Node>(node: &N, resource: &Resource) -> Outcome<Answer> {
@@ -43,8 +43,11 @@ pub(super) fn open<N: Node>(node: &N, resource: &Resource) -> Outcome<Answer> {
 pub(super) async fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outcome<Answer> {
     let stats = call.node.stats();
     Ok(match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["alarms"] => alarms(&stats, "There are alarms in effect in the cluster"),
-        ["local-alarms"] => alarms(&stats, "There are alarms in effect on the node"),
+        ["alarms"] => {
+            let others = call.node.other_nodes();
+            alarms(&stats, &others, "There are alarms in effect in the cluster")
+        }
+        ["local-alarms"] => alarms(&stats, &[], "There are alarms in effect on the node"),
         ["port-listener", port] => port_listener(&stats, port)?,
         ["protocol-listener", protocols] => protocol_listener(&stats, protocols),
         ["certificate-expiration", within, unit] => certificates(&stats, within, unit)?,
@@ -196,12 +199,15 @@ fn failed(reason: &str, mut extra: Value) -> Answer {
     Answer::Status(StatusCode::SERVICE_UNAVAILABLE, extra)
 }
 
-fn alarms(stats: &NodeStats, reason: &str) -> Answer {
-    let resources = [("memory", stats.memory_alarm), ("disk", stats.disk_alarm)];
-    let alarms: Vec<Value> = resources
-        .iter()
-        .filter(|(_, on)| *on)
-        .map(|(resource, _)| json!({"node": stats.name, "resource": resource}))
+fn alarms(stats: &NodeStats, others: &[OtherNode], reason: &str) -> Answer {
+    let own = (&stats.name, stats.memory_alarm, stats.disk_alarm);
+    let others = others.iter().map(|other| (&other.name, other.memory_alarm, other.disk_alarm));
+    let all = [own].into_iter().chain(others).flat_map(|(node, memory, disk)| {
+        [("memory", memory), ("disk", disk)].map(|(resource, on)| (node, resource, on))
+    });
+    let alarms: Vec<Value> = all
+        .filter(|(.., on)| *on)
+        .map(|(node, resource, _)| json!({"node": node, "resource": resource}))
         .collect();
     if alarms.is_empty() { ok(json!({})) } else { failed(reason, json!({ "alarms": alarms })) }
 }

@@ -65,6 +65,10 @@ pub struct OtherNode {
     pub running: bool,
     /// Why it is not connected, as far as it is known.
     pub error: Option<String>,
+    /// Whether its memory alarm is on, as far as it has told.
+    pub memory_alarm: bool,
+    /// Whether its disk alarm is on, as far as it has told.
+    pub disk_alarm: bool,
 }
 
 /// An open listener.

@@ -236,3 +236,15 @@ async fn limits_and_operator_policies_are_parameters_too() {
     assert_eq!(asker.send("DELETE", policy, &[], String::new()).await.status, 204);
     assert_eq!(asker.get("operator-policies/%2F/p").await.status, 404);
 }
+
+#[tokio::test]
+async fn alarms_of_other_nodes_are_the_cluster_s_and_not_this_node_s() {
+    let asker = asker();
+    asker.node.add_node("leveret@second", Part::empty(SECOND));
+    assert_eq!(asker.get("health/checks/alarms").await.status, 200);
+    asker.node.add_alarm_elsewhere("leveret@second");
+    let got = asker.get("health/checks/alarms").await;
+    let theirs = json!([{"node": "leveret@second", "resource": "disk"}]);
+    assert_eq!((got.status, &got.json["alarms"]), (503, &theirs));
+    assert_eq!(asker.get("health/checks/local-alarms").await.status, 200);
+}

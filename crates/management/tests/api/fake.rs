@@ -53,6 +53,8 @@ struct Inner {
     closed: Vec<(String, String)>,
     counters: GlobalCounters,
     alarm: bool,
+    /// The others whose disk alarm is on.
+    alarms_elsewhere: Vec<String>,
     not_serving: bool,
     reject: bool,
 }
@@ -171,6 +173,11 @@ impl Fake {
     /// Turns both alarms on or off.
     pub(crate) fn set_alarm(&self, on: bool) {
         self.inner.lock().alarm = on;
+    }
+
+    /// Turns the disk alarm of another node on.
+    pub(crate) fn add_alarm_elsewhere(&self, name: &str) {
+        self.inner.lock().alarms_elsewhere.push(name.to_owned());
     }
 
     /// As while recovering.
@@ -483,7 +490,13 @@ impl Node for Fake {
 
     fn other_nodes(&self) -> Vec<OtherNode> {
         let inner = self.inner.lock();
-        let node = |name: &str, running| OtherNode { name: name.into(), running, error: None };
+        let node = |name: &str, running| OtherNode {
+            name: name.into(),
+            running,
+            error: None,
+            memory_alarm: false,
+            disk_alarm: inner.alarms_elsewhere.iter().any(|alarmed| alarmed == name),
+        };
         let up = inner.others.iter().map(|(name, _)| node(name, true));
         up.chain(inner.silent.values().map(|name| node(name, false))).collect()
     }

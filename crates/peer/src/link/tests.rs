@@ -227,6 +227,44 @@ fn removal_closes_all_and_tells() {
     assert_eq!(out[2..], [Output::Down(peer, Loss::Removed)]);
 }
 
+#[test]
+fn the_end_of_one_who_was_lost_without_a_word_is_told_once_it_is_sure() {
+    let (peer, new) = (claim(1, 1, 1), claim(1, 2, 2));
+    let refused = || Event::DialFailed(DialFailure::Refused);
+    let gone = || {
+        let mut subject = Subject::up(&peer);
+        subject.step(Event::Lost { side: Side::In });
+        // A dying process has still taken the connection, or its machine is cut off.
+        let failed = subject.step(Event::DialFailed(DialFailure::Other));
+        assert_eq!(failed, [Output::Down(Arc::clone(&peer), Loss::Gone)]);
+        assert_eq!(subject.pass(BACKOFF_MAX), [Output::Dial]);
+        subject
+    };
+    // Nothing listens there any more.
+    let mut subject = gone();
+    assert_eq!(subject.step(Event::DialFailed(DialFailure::Other)), []);
+    assert_eq!(subject.pass(BACKOFF_MAX), [Output::Dial]);
+    assert_eq!(subject.step(refused()), [Output::Ended(Arc::clone(&peer))]);
+    assert_eq!(subject.pass(BACKOFF_MAX), [Output::Dial]);
+    assert_eq!(subject.step(refused()), [], "it is told once");
+    // Another process has taken its place.
+    let mut subject = gone();
+    assert_eq!(subject.connected(Side::In, &new), [Output::Ended(Arc::clone(&peer))]);
+    assert_eq!(subject.connected(Side::Out, &new), [Output::Up(Arc::clone(&new))]);
+    // Half a connection to the same one proves that it lived then, and no more.
+    let mut subject = gone();
+    assert_eq!(subject.connected(Side::Out, &peer), []);
+    assert_eq!(subject.step(Event::Lost { side: Side::Out }), []);
+    assert_eq!(subject.pass(BACKOFF_MAX), [Output::Dial]);
+    assert_eq!(subject.step(refused()), [Output::Ended(Arc::clone(&peer))]);
+    // The same process is back: there is nothing to tell, not even when it is lost again.
+    let mut subject = gone();
+    assert_eq!(subject.connected(Side::Out, &peer), []);
+    assert_eq!(subject.connected(Side::In, &peer), [Output::Up(Arc::clone(&peer))]);
+    subject.step(Event::Lost { side: Side::In });
+    assert_eq!(subject.step(refused()), [Output::Down(peer, Loss::Refused)]);
+}
+
 /// Two nodes and a bad network between them, in steps of milliseconds.
 struct World {
     base: Instant,
@@ -355,6 +393,7 @@ impl World {
                 Output::Down(..) => {
                     assert!(std::mem::take(&mut self.nodes[node].told_up));
                 }
+                Output::Ended(_) => panic!("both processes live"),
             }
         }
     }

@@ -498,9 +498,7 @@ impl Model {
                 Reply::Done
             }
             Command::Touch => {
-                if self.settings.style == Style::Classic {
-                    self.used();
-                }
+                self.used();
                 Reply::Done
             }
             Command::Tick => self.tick(),

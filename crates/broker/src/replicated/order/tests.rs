@@ -57,6 +57,7 @@ fn orders() -> Vec<Order> {
         Order::Hello,
         Order::Attach { consumers: vec![ConsumerId(3), ConsumerId(4)] },
         Order::Nothing,
+        Order::Touch,
         Order::Configure(Bytes::from_static(b"settings")),
         Order::Tick,
         Order::Restarted { start: Sender { node: NodeId(6), boot: 2 } },

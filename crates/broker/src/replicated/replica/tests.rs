@@ -1,0 +1,122 @@
+use amqp::request::Flow;
+use model::id::ConnectionId;
+use model::time::Millis;
+use queue::settings::{Settings, Style};
+
+use super::*;
+use crate::replicated::order::Subscribed;
+
+const DEAD: Sender = Sender { node: NodeId(7), boot: 3 };
+
+fn consume(at: Sender, consumer: u64) -> Order {
+    Order::Consume(Box::new(Subscribed {
+        at,
+        connection: ConnectionId(1),
+        channel: 1,
+        consumer: ConsumerId(consumer),
+        tag: "tag".into(),
+        no_ack: false,
+        exclusive: false,
+        priority: 0,
+        timeout: None,
+        flow: Flow::Prefetch(1),
+        window: 1 << 20,
+        arguments: amq_protocol_types::FieldTable::default(),
+        user: "guest".into(),
+    }))
+}
+
+fn batch(from: Sender, order: &Order) -> Bytes {
+    let mut out = BytesMut::new();
+    order::write_batch(&mut out, from, 1, std::iter::once(order));
+    out.freeze()
+}
+
+/// The nodes that hold something when everything is applied that a leader had taken in.
+fn holders_after(takes: impl Fn(&mut Replica)) -> BTreeSet<NodeId> {
+    let mut replica = Replica::new(Arc::default());
+    replica.leading = Some(Leading { term: 1, ..Leading::default() });
+    takes(&mut replica);
+    let mut machine = Machine::new();
+    while let Some(entry) = replica.proposal(Timestamp(1)) {
+        machine.apply(entry, &mut Vec::new()).expect("it was just written");
+    }
+    machine.nodes()
+}
+
+#[test]
+fn the_end_of_a_node_takes_along_what_of_it_was_still_under_way() {
+    let lives = Sender { node: DEAD.node, boot: 4 };
+    let under_way = |replica: &mut Replica| {
+        // One that was proposed, and is neither applied nor among those that wait.
+        replica.orders(batch(DEAD, &consume(DEAD, 1)));
+    };
+    assert_eq!(holders_after(under_way), BTreeSet::from([DEAD.node]));
+    let lost = |replica: &mut Replica| {
+        under_way(replica);
+        replica.is_lost(DEAD.node);
+    };
+    assert_eq!(holders_after(lost), BTreeSet::new());
+    let restarted = |replica: &mut Replica| {
+        under_way(replica);
+        replica.is_here(lives);
+    };
+    assert_eq!(holders_after(restarted), BTreeSet::new());
+    let back = |replica: &mut Replica| {
+        lost(replica);
+        replica.orders(batch(lives, &consume(lives, 2)));
+    };
+    assert_eq!(holders_after(back), BTreeSet::from([DEAD.node]), "its next start is another one");
+}
+
+#[test]
+fn an_end_that_concerns_nobody_is_not_written_down() {
+    let mut replica = Replica::new(Arc::default());
+    replica.leading = Some(Leading { term: 1, ..Leading::default() });
+    replica.is_lost(DEAD.node);
+    replica.is_here(DEAD);
+    assert!(replica.proposal(Timestamp(1)).is_none());
+}
+
+#[test]
+fn an_entry_that_is_proposed_and_not_applied_counts_as_under_way() {
+    let mut replica = Replica::new(Arc::default());
+    replica.leading = Some(Leading { term: 1, ..Leading::default() });
+    replica.orders(batch(DEAD, &consume(DEAD, 1)));
+    let mut machine = Machine::new();
+    let entry = replica.proposal(Timestamp(1)).expect("there is an order");
+    machine.apply(entry, &mut Vec::new()).expect("it was just written");
+    replica.is_lost(DEAD.node);
+    let entry = replica.proposal(Timestamp(1)).expect("the end is one");
+    machine.apply(entry, &mut Vec::new()).expect("it was just written");
+    assert_eq!(machine.nodes(), BTreeSet::new());
+}
+
+#[test]
+fn a_queue_that_expires_is_given_its_time_by_every_new_leader() {
+    let expires = Some(Millis(1500));
+    let profile = Profile {
+        id: QueueId(9),
+        vhost: "/".into(),
+        name: "q".into(),
+        durable: true,
+        home: NodeId(0),
+        settings: Settings { expires, ..Settings::new(Style::Quorum) },
+        dead_letter: None,
+        quorum: Some(vec![NodeId(1)]),
+    };
+    let mut machine = Machine::new();
+    let mut expired = |term: u64, now: u64| {
+        let mut replica = Replica::new(Arc::default());
+        replica.lead(term, &profile);
+        replica.tick();
+        let entry = replica.proposal(Timestamp(now)).expect("there is something to say");
+        let mut outputs = Vec::new();
+        machine.apply(entry, &mut outputs).expect("it was just written");
+        let gone = outputs.iter().any(|it| matches!(it, Output::Effect(Effect::Expired)));
+        (gone, machine.queue().next_deadline())
+    };
+    assert_eq!(expired(1, 1000), (false, Some(Timestamp(2500))));
+    // Nobody led for long, or this one's clock is ahead of the other's.
+    assert_eq!(expired(2, 9000), (false, Some(Timestamp(10_500))));
+}
