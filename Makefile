@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps compiler check fix test sim sim-sweep sim-rules cases acceptance chaos run cluster build bench fuzz doc image clean
+.PHONY: help deps compiler check fix test sim sim-sweep sim-rules activation-check cases acceptance chaos run cluster build bench fuzz doc image clean
 
 cargo := xtask/cargo.sh
 package := $(if $(CRATE),-p $(CRATE),--workspace)
@@ -42,6 +42,9 @@ sim-sweep: compiler ## many seeds of it: make sim-sweep N=1000
 
 sim-rules: compiler ## breaks each rule that the simulation guards, and sees that it notices
 	$(cargo) test --locked -p broker --lib replicated::sim::a_broken -- --ignored --nocapture
+
+activation-check: compiler ## every state of a journal's pair, with more of everything than the tests try
+	$(cargo) test --release --locked -p activation --lib check -- --include-ignored --nocapture --test-threads 1
 
 cases: deps build ## the black-box cases at full counts against the release build
 	CASES=full E2E_PYTHON=$$(xtask/python.sh) LEVERET_BIN=$$($(cargo) target)/release/leveret $(cargo) nextest run --locked -p e2e --profile cases $(ARGS)

@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("queue", &["model"]),
     ("quorum", &["model", "journal"]),
     ("metadata", &["model"]),
+    ("activation", &["model"]),
     ("wire", &["model"]),
     ("peer", &["model"]),
     ("amqp", &["model", "wire"]),
@@ -24,14 +25,14 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates whose every file is pure: no driver's crate, however small.
-const PURE: &[&str] = &["model", "queue"];
+const PURE: &[&str] = &["model", "queue", "activation"];
 
 /// Crates that lend clock, entropy, files, sockets, locks or threads.
 const DRIVERS: &[&str] =
     &["tokio", "rustix", "libc", "rand", "parking_lot", "tracing", "rocksdb", "axum", "arc-swap"];
 
 /// Crates that obey `clippy-pure.toml`.
-const CHECKED_PURE: &[&str] = &["model", "queue", "metadata"];
+const CHECKED_PURE: &[&str] = &["model", "queue", "metadata", "activation"];
 
 fn manifest(name: &str) -> toml::Table {
     let path = root().join("crates").join(name).join("Cargo.toml");

@@ -1,0 +1,79 @@
+//! The invariants hold in every state that can be reached, and somebody can always come to serve.
+//!
+//! The numbers of states are pinned: a change of the rules that makes some of them unreachable, or
+//! others reachable, is seen.
+
+use crate::check::invariants::serves;
+use crate::check::search::Search;
+use crate::check::world::{Bounds, World};
+
+pub(super) const SMALL: Bounds = Bounds {
+    nodes: 2,
+    faults: 1,
+    pauses: 0,
+    operations: 1,
+    age_max: 3,
+    power: false,
+    lag: false,
+    delay: false,
+    orders: false,
+    losses: 0,
+    forces: 0,
+};
+
+fn check(name: &str, bounds: Bounds, wanted: usize) {
+    let found = Search::new(bounds).run(&World::new(), |_| {});
+    eprintln!("{name}: {} states", found.states);
+    assert!(found.violation.is_none(), "{name}: {:?}", found.violation);
+    assert_eq!(found.states, wanted, "{name}");
+}
+
+#[test]
+fn with_crashes_between_all_steps() {
+    check("two crashes", Bounds { faults: 2, ..SMALL }, 208_499);
+    check("two operations", Bounds { operations: 2, ..SMALL }, 104_847);
+}
+
+#[test]
+fn with_power_cuts_ended_leases_lagging_reads_and_orders() {
+    let bounds = Bounds { power: true, pauses: 1, lag: true, orders: true, ..SMALL };
+    check("power cuts, a pause, lag, orders", bounds, 776_010);
+}
+
+#[test]
+fn with_lost_answers_and_late_commands() {
+    check("late commands", Bounds { delay: true, power: true, ..SMALL }, 579_389);
+}
+
+#[test]
+fn with_three_nodes() {
+    check("three nodes", Bounds { nodes: 3, faults: 0, ..SMALL }, 339_951);
+}
+
+/// More of everything: `make activation-check`.
+#[test]
+#[ignore = "a minute or two"]
+fn with_more_of_everything() {
+    let all = Bounds { power: true, pauses: 1, lag: true, delay: true, orders: true, ..SMALL };
+    check("all at once", all, 0);
+    check("two pauses", Bounds { pauses: 2, ..SMALL }, 0);
+    check("three nodes, a crash", Bounds { nodes: 3, ..SMALL }, 0);
+    check("three crashes", Bounds { faults: 3, age_max: 4, ..SMALL }, 0);
+}
+
+/// From every state some node can come to serve without an operator, if nothing more fails.
+#[test]
+fn somebody_can_always_serve() {
+    let goal = |world: &World| world.nodes.iter().any(serves);
+    for (name, bounds) in [
+        ("crashes", Bounds { age_max: 5, ..SMALL }),
+        ("power, orders", Bounds { power: true, orders: true, age_max: 4, ..SMALL }),
+        ("late commands", Bounds { delay: true, operations: 0, age_max: 4, ..SMALL }),
+        ("a pause, lag", Bounds { pauses: 1, lag: true, operations: 0, age_max: 4, ..SMALL }),
+    ] {
+        let search = Search { goal: Some(&goal), ..Search::new(bounds) };
+        let found = search.run(&World::new(), |_| {});
+        eprintln!("{name}: {} states, {} stuck", found.states, found.stuck());
+        assert_eq!(found.stuck(), 0, "{name}");
+    }
+}

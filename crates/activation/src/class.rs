@@ -1,0 +1,156 @@
+//! Classification: what a copy is worth against the register.
+//!
+//! Total: every pair of a state file and a register has exactly one class.
+//!
+//! ```text
+//!  register      state file    more                           class
+//!  ─────────────────────────────────────────────────────────────────────────
+//!  any           set aside                                    held: marked
+//!  absent        any                                          held: quorum data lost
+//!  other set     any                                          held: quorum data lost
+//!  present       being copied                                 syncing
+//!  present       none          journal not vacant             held: needs adoption
+//!  0             none          vacant, founder                in sync
+//!  present       none          vacant, otherwise              blank
+//!  0, -1         0             not the founder, vacant        blank
+//!  0, -1         0             not the founder, not vacant    held: needs adoption
+//!  i             i                                            in sync
+//!  i             below i                                      stale
+//!  i             above i                                      held: local ahead
+//!  -i            i                                            self-repair
+//!  -i            i - 1                                        maybe in sync
+//!  -i            below i - 1                                  stale
+//!  -i            above i                                      held: local ahead
+//! ```
+
+use std::fmt;
+
+use crate::age::Age;
+use crate::register::{Register, View};
+use crate::rules::{self, Rule};
+use crate::standing::{Mark, Own, Standing};
+
+/// What a copy is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// It has everything that was ever confirmed.
+    InSync,
+    /// The same, and an age that was claimed and never committed is written in its state file.
+    SelfRepair,
+    /// The same: somebody claimed the next age and confirmed nothing under it.
+    MaybeInSync,
+    /// Somebody has served alone since; only good to be copied over.
+    Stale,
+    /// There is nothing here yet, or nothing that counts.
+    Blank,
+    /// A copy was begun and not ended.
+    Syncing,
+    /// Nothing is done with it until an operator has decided, or it falls into another class.
+    Held(Held),
+}
+
+/// Why a copy is held: neither served nor copied over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Held {
+    /// It is older than the register says a copy can be: register data was lost, or a value was
+    /// forced.
+    LocalAhead,
+    /// The register does not exist, or belongs to another data set than the copy's age.
+    QuorumDataLost,
+    /// It has data and no state file.
+    NeedsAdoption,
+    /// Its state file sets it aside.
+    Marked(Mark),
+    /// Its state file cannot be read.
+    Unreadable,
+    /// Its queues could not be loaded.
+    Unloadable,
+    /// The active node sent what it never sends, or refused this node for good.
+    Refused,
+}
+
+/// Classifies a copy.
+pub fn classify(own: &Own, view: &View) -> Class {
+    if let Standing::Marked(mark, _) = own.record.standing {
+        return Class::Held(Held::Marked(mark));
+    }
+    let known = own.record.incarnation.is_none_or(|known| known == view.incarnation);
+    let Some(register) = view.register.filter(|_| known || rules::broken(Rule::Incarnation)) else {
+        return Class::Held(Held::QuorumDataLost);
+    };
+    match own.record.standing {
+        Standing::Marked(mark, _) => Class::Held(Held::Marked(mark)),
+        Standing::Syncing => Class::Syncing,
+        Standing::Empty if !own.vacant => Class::Held(Held::NeedsAdoption),
+        Standing::Empty if own.founder && register == Register::Committed(Age::ZERO) => {
+            Class::InSync
+        }
+        Standing::Empty => Class::Blank,
+        Standing::Valid(Age::ZERO) if register.age().get() <= 1 && !own.founder => {
+            match register {
+                // Somebody has served, and not this node.
+                Register::Committed(age) if age > Age::ZERO => Class::Stale,
+                _ if own.vacant => Class::Blank,
+                _ => Class::Held(Held::NeedsAdoption),
+            }
+        }
+        Standing::Valid(age) => compare(age, register),
+    }
+}
+
+fn compare(own: Age, register: Register) -> Class {
+    match register {
+        Register::Committed(age) if own == age => Class::InSync,
+        Register::Committed(age) if own < age => Class::Stale,
+        Register::Claimed(age) if own == age => Class::SelfRepair,
+        Register::Claimed(age) if own < age && own.next() == age => Class::MaybeInSync,
+        Register::Claimed(age) if own < age => Class::Stale,
+        Register::Committed(_) | Register::Claimed(_) if rules::broken(Rule::AheadIsHeld) => {
+            Class::Stale
+        }
+        Register::Committed(_) | Register::Claimed(_) => Class::Held(Held::LocalAhead),
+    }
+}
+
+impl Class {
+    /// Whether a copy of this class may be served once its age was raised.
+    pub fn is_candidate(self) -> bool {
+        matches!(self, Self::InSync | Self::SelfRepair | Self::MaybeInSync)
+    }
+
+    /// Whether a copy of this class may be copied over, provided that the read was linearizable.
+    pub fn is_worthless(self) -> bool {
+        matches!(self, Self::Stale | Self::Blank | Self::Syncing)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InSync => f.write_str("in sync"),
+            Self::SelfRepair => f.write_str("in sync, a claim of its own is open"),
+            Self::MaybeInSync => f.write_str("in sync, a claim of another node is open"),
+            Self::Stale => f.write_str("stale"),
+            Self::Blank => f.write_str("blank"),
+            Self::Syncing => f.write_str("incomplete"),
+            Self::Held(held) => write!(f, "held: {held}"),
+        }
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LocalAhead => f.write_str("the copy is newer than the coordinated sequence"),
+            Self::QuorumDataLost => f.write_str("the coordinated sequence was lost"),
+            Self::NeedsAdoption => f.write_str("there is data without a state file"),
+            Self::Marked(mark) => write!(f, "the copy was set aside: {mark}"),
+            Self::Unreadable => f.write_str("the state file is damaged"),
+            Self::Unloadable => f.write_str("the queues cannot be loaded"),
+            Self::Refused => f.write_str("the active node refuses this one"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! The rules that tests break, to see that each of them is needed.
+//!
+//! Outside this crate's own tests nothing is ever broken: `broken` is constant there.
+
+/// A rule of the machine. What breaks without it is in the tests of `check`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Held confirms wait for the COMMIT after a replica is lost.
+    GateUntilCommit,
+    /// A replica that may have become in sync unheard is a breaking point.
+    RaiseAfterUnheardSync,
+    /// A copy that is newer than the register is held, not stale.
+    AheadIsHeld,
+    /// A copy is overwritten only after a linearizable read.
+    ReadBeforeDiscard,
+    /// A repair writes the state file before the register.
+    RepairWritesFirst,
+    /// The age is raised again after a repair.
+    RaiseAfterRepair,
+    /// The state file says so before a copy is overwritten.
+    MarkSyncing,
+    /// The register is read again under the lock, by a read that cannot lag.
+    ReadUnderLock,
+    /// That read also says that the lock is still held.
+    ReadIsFenced,
+    /// Serving ends with the lease.
+    StopAtLeaseEnd,
+    /// Ages of another data set mean nothing.
+    Incarnation,
+}
+
+#[cfg(not(test))]
+pub(crate) const fn broken(_: Rule) -> bool {
+    false
+}
+
+#[cfg(test)]
+thread_local! {
+    static BROKEN: std::cell::Cell<[Option<Rule>; 2]> = const { std::cell::Cell::new([None; 2]) };
+}
+
+/// Whether a test has broken the rule.
+#[cfg(test)]
+pub(crate) fn broken(rule: Rule) -> bool {
+    BROKEN.get().contains(&Some(rule))
+}
+
+/// Breaks up to two rules on this thread from now on.
+#[cfg(test)]
+pub(crate) fn break_rules(rules: [Option<Rule>; 2]) {
+    BROKEN.set(rules);
+}
