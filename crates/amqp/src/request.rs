@@ -388,9 +388,6 @@ pub struct Delivery {
 pub enum Event {
     /// A message for a consumer.
     Deliver(Delivery),
-    /// The same, if the session does not hold it already: the queue has another leader, which does
-    /// not know what the one before had sent.
-    DeliverAgain(Delivery),
     /// A mandatory message that no queue took; comes before its confirm.
     Returned {
         /// The channel that published it.

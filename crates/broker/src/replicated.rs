@@ -21,6 +21,7 @@ pub(crate) mod numbered;
 pub(crate) mod order;
 pub(crate) mod queue;
 pub(crate) mod replica;
+mod seat;
 
 #[cfg(test)]
 #[allow(

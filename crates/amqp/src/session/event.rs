@@ -13,11 +13,6 @@ impl Session {
     pub fn on_event(&mut self, event: Event) {
         match event {
             Event::Deliver(delivery) => self.on_delivery(&delivery),
-            Event::DeliverAgain(delivery) => {
-                if !self.holds(&delivery) {
-                    self.on_delivery(&delivery);
-                }
-            }
             Event::Confirmed { channel, number, accepted } => {
                 self.on_confirmed(channel, number, accepted);
             }
@@ -74,14 +69,6 @@ impl Session {
             let method = AMQPClass::Basic(basic::AMQPMethod::Cancel(cancel));
             self.outbox.method(channel, &method);
         }
-    }
-
-    /// Whether the client has this message and has not settled it.
-    fn holds(&mut self, delivery: &Delivery) -> bool {
-        let Delivery { queue, seq, consumer, .. } = *delivery;
-        let channel = self.channels.get(delivery.channel);
-        channel
-            .is_some_and(|it| it.held.iter().any(|held| held == Unsettled { queue, seq, consumer }))
     }
 
     /// A delivery for a consumer that ended is ignored: its queue took the message back then.

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use amqp::request::{ChannelId, Delivery, Error, Event};
+use amqp::request::{ChannelId, Delivery, Error, Event, Outcome};
 use bytes::{Bytes, BytesMut};
 use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, Seq};
 use model::time::Timestamp;
@@ -22,9 +22,10 @@ use crate::origin::Origin;
 use crate::replicated::notice::{Item, Notice, Reply};
 use crate::replicated::numbered::{Courier, Sender};
 use crate::replicated::order::{self, Order, Run};
-use crate::shard::command::{Consumed, Counts, Deleted, Done, Got, answer};
+use crate::replicated::seat::Seat;
+use crate::shard::command::{Consumed, Counts, Deleted, Done, Got, Settlement, answer};
 use crate::shard::confirms::{Confirms, Owed};
-use crate::shard::outboxes::{OutboxId, Outboxes};
+use crate::shard::outboxes::Outboxes;
 
 /// Most orders, and bytes of them, in one batch to the leader.
 const BATCH_ORDERS: usize = 4096;
@@ -66,22 +67,15 @@ struct Pending {
     since: Timestamp,
 }
 
-/// A consumer of this node.
-#[derive(Debug)]
-struct Seat {
-    outbox: OutboxId,
-    connection: ConnectionId,
-    channel: ChannelId,
-}
-
-/// The present leader was asked to deliver again.
+/// The present leader was asked to deliver again. Deliveries from before it does so have gaps.
 #[derive(Debug)]
 struct Attaching {
-    term: u64,
-    /// The number of the last order that asks so.
+    /// The number of the order that asks so.
     number: u64,
-    /// Settled since the first one: not to be delivered again.
-    settled: BTreeSet<(Option<ConsumerId>, Seq)>,
+    /// The leader has begun.
+    begun: bool,
+    /// Settled since it was asked: not to be delivered again.
+    settled: BTreeSet<(ConsumerId, Seq)>,
 }
 
 /// See the module head.
@@ -129,7 +123,7 @@ impl Client {
     /// The broker ends a consumer: its client is told.
     pub(crate) fn revoke(&mut self, outboxes: &mut Outboxes, consumer: ConsumerId) {
         self.tell(outboxes, consumer, |channel| Event::ConsumerCancelled { channel, consumer });
-        self.unseat(outboxes, consumer);
+        self.part(outboxes, consumer);
     }
 
     /// Who leads.
@@ -149,14 +143,27 @@ impl Client {
         if self.courier.len() == 0 && self.courier_is_new() {
             self.push(now, Order::Hello, Asker::Nobody);
         }
-        if let (Some(attaching), Order::Settle { runs, .. }) = (&mut self.attaching, &order) {
-            for run in runs {
-                attaching
-                    .settled
-                    .extend((run.first.0..=run.last.0).map(|seq| (run.holder, Seq(seq))));
-            }
+        if let Order::Settle { runs, .. } = &order {
+            self.settled(runs);
         }
         self.push(now, order, asker);
+    }
+
+    /// Consumers have settled these.
+    fn settled(&mut self, runs: &[Run]) {
+        for run in runs {
+            let Some(consumer) = run.holder else { continue };
+            if let Some(attaching) = &mut self.attaching {
+                let names = run.first.0..=run.last.0;
+                attaching.settled.extend(names.map(|seq| (consumer, Seq(seq))));
+            }
+            if let Some(seat) = self.seats.get_mut(&consumer) {
+                seat.settled(run.first, run.last);
+                if seat.is_over() {
+                    self.seats.remove(&consumer);
+                }
+            }
+        }
     }
 
     fn courier_is_new(&self) -> bool {
@@ -177,19 +184,29 @@ impl Client {
         consumer: ConsumerId,
         origin: &Arc<Origin>,
         channel: ChannelId,
+        no_ack: bool,
     ) {
         let outbox = outboxes.join(origin);
-        if let Some(old) =
-            self.seats.insert(consumer, Seat { outbox, connection: origin.id, channel })
-        {
-            outboxes.leave(old.outbox);
+        let seat = Seat::new(outbox, origin.id, channel, no_ack);
+        if let Some(mut old) = self.seats.insert(consumer, seat) {
+            old.leave(outboxes);
         }
     }
 
     /// A consumer of this node is gone.
     pub(crate) fn unseat(&mut self, outboxes: &mut Outboxes, consumer: ConsumerId) {
-        if let Some(seat) = self.seats.remove(&consumer) {
-            outboxes.leave(seat.outbox);
+        if let Some(mut seat) = self.seats.remove(&consumer) {
+            seat.leave(outboxes);
+        }
+    }
+
+    /// A consumer of this node gets nothing more, and keeps what it has.
+    fn part(&mut self, outboxes: &mut Outboxes, consumer: ConsumerId) {
+        if let Some(seat) = self.seats.get_mut(&consumer) {
+            seat.leave(outboxes);
+            if seat.is_over() {
+                self.seats.remove(&consumer);
+            }
         }
     }
 
@@ -199,7 +216,7 @@ impl Client {
         let gone: Vec<ConsumerId> = self
             .seats
             .iter()
-            .filter(|(_, seat)| seat.connection == connection)
+            .filter(|(_, seat)| seat.connection() == connection)
             .map(|(consumer, _)| *consumer)
             .collect();
         for consumer in gone {
@@ -218,21 +235,18 @@ impl Client {
         let had_one = self.leader.is_some() || self.attaching.is_some() || self.courier.next() > 1;
         self.leader = leader;
         self.courier.rewind();
-        if let Some(Leader { term, .. }) = leader
-            && had_one
-        {
+        if leader.is_some() && had_one {
             // What was asked before and is not answered would be answered with what stood then.
             for pending in self.courier.waiting_mut() {
                 if matches!(pending.order, Order::Attach { .. }) {
                     pending.order = Order::Nothing;
                 }
             }
-            // The same leader may still have answers to what was asked before.
-            let before = self.attaching.take().filter(|attaching| attaching.term == term);
-            let settled = before.map(|attaching| attaching.settled).unwrap_or_default();
-            let consumers = self.seats.keys().copied().collect();
+            let consumers = self.seats.iter().filter(|(_, seat)| !seat.is_parted());
+            let consumers = consumers.map(|(consumer, _)| *consumer).collect();
             let number = self.push(now, Order::Attach { consumers }, Asker::Nobody);
-            self.attaching = Some(Attaching { term, number, settled });
+            let settled = BTreeSet::new();
+            self.attaching = Some(Attaching { number, begun: false, settled });
         }
     }
 
@@ -298,14 +312,14 @@ impl Client {
                 && !self.courier.is_waiting(*first.key())
             {
                 let (number, reply) = first.remove_entry();
-                self.item(outboxes, Item::Reply { number, reply });
+                self.item(now, outboxes, Item::Reply { number, reply });
             }
         }
         if expected > 0 {
             self.courier.rewind_to(expected);
         }
         for item in items {
-            self.item(outboxes, item);
+            self.item(now, outboxes, item);
         }
         confirmed
     }
@@ -354,38 +368,33 @@ impl Client {
         confirmed + Confirms::pay_now(owed)
     }
 
-    fn item(&mut self, outboxes: &mut Outboxes, item: Item) {
+    fn item(&mut self, now: Timestamp, outboxes: &mut Outboxes, item: Item) {
         match item {
             Item::Refused { .. } => {}
             Item::Reply { number, reply } => {
                 if let Some(asker) = self.asking.remove(&number) {
-                    self.reply(outboxes, asker, reply);
+                    self.reply(now, outboxes, asker, reply);
                 } else if self.courier.is_waiting(number) {
                     self.early.insert(number, reply);
                 }
             }
             Item::Deliver { consumer, seq, redelivered, again, message } => {
-                let Some(seat) = self.seats.get(&consumer) else { return };
-                let is_settled = |it: &Attaching| it.settled.contains(&(Some(consumer), seq));
-                if again && self.attaching.as_ref().is_some_and(is_settled) {
-                    return;
+                if let Some(channel) = self.takes(now, consumer, seq, again) {
+                    let (queue, to) = (self.queue, Some(consumer));
+                    let delivery =
+                        Delivery { channel, consumer: to, queue, seq, redelivered, message };
+                    self.tell(outboxes, consumer, |_| Event::Deliver(delivery));
                 }
-                let delivery = Delivery {
-                    channel: seat.channel,
-                    consumer: Some(consumer),
-                    queue: self.queue,
-                    seq,
-                    redelivered,
-                    message,
-                };
-                let event =
-                    if again { Event::DeliverAgain(delivery) } else { Event::Deliver(delivery) };
-                outboxes.push(seat.outbox, event);
+            }
+            Item::Attaching { number } => {
+                if let Some(attaching) = &mut self.attaching {
+                    attaching.begun |= attaching.number == number;
+                }
             }
             Item::Attached { number } => {
                 if self.attaching.as_ref().is_some_and(|attaching| attaching.number == number) {
                     self.attaching = None;
-                    self.lose_gets_before(number);
+                    self.lose_answers_before(now, outboxes, number);
                 }
             }
             Item::Cancelled { consumer } => {
@@ -421,12 +430,56 @@ impl Client {
         consumer: ConsumerId,
         event: impl FnOnce(ChannelId) -> Event,
     ) {
-        if let Some(seat) = self.seats.get(&consumer) {
-            outboxes.push(seat.outbox, event(seat.channel));
+        if let Some(seat) = self.seats.get(&consumer)
+            && let Some(outbox) = seat.outbox()
+        {
+            outboxes.push(outbox, event(seat.channel()));
         }
     }
 
-    fn reply(&mut self, outboxes: &mut Outboxes, asker: Asker, reply: Reply) {
+    /// Takes a delivery for a consumer; gives the channel that it is for.
+    ///
+    /// After a leader or the way to it was lost there are gaps in what comes, until the leader has
+    /// begun to repeat what consumers hold: what was left out then comes along with that.
+    fn takes(
+        &mut self,
+        now: Timestamp,
+        consumer: ConsumerId,
+        seq: Seq,
+        again: bool,
+    ) -> Option<ChannelId> {
+        let seat = self.seats.get_mut(&consumer);
+        if let Some(seat) = &seat
+            && seat.no_ack()
+        {
+            return Some(seat.channel());
+        }
+        match &self.attaching {
+            // It was asked twice and has answered before.
+            None if again => return None,
+            Some(attaching) if !attaching.begun => return None,
+            Some(attaching) if again && attaching.settled.contains(&(consumer, seq)) => {
+                return None;
+            }
+            _ => {}
+        }
+        match seat {
+            Some(seat) if again && seat.holds(seq) => None,
+            Some(seat) if !seat.is_parted() => {
+                seat.takes(seq);
+                Some(seat.channel())
+            }
+            // Its session has ended the consumer and will not get this any more.
+            _ => {
+                let runs = vec![Run { holder: Some(consumer), first: seq, last: seq }];
+                let outcome = Settlement::Client(Outcome::Return);
+                self.push(now, Order::Settle { runs, outcome }, Asker::Nobody);
+                None
+            }
+        }
+    }
+
+    fn reply(&mut self, now: Timestamp, outboxes: &mut Outboxes, asker: Asker, reply: Reply) {
         match (asker, reply) {
             (Asker::Consume(consumer, to), Reply::Consumed(consumed)) => {
                 if consumed != Consumed::Done {
@@ -436,7 +489,7 @@ impl Client {
             }
             (Asker::Count(to), Reply::Counted(counts)) => answer(to, Some(counts)),
             (Asker::Cancel(consumer, to), Reply::Cancelled(last)) => {
-                self.unseat(outboxes, consumer);
+                self.part(outboxes, consumer);
                 // What was gathered for the consumer before leaves before the answer.
                 outboxes.flush();
                 answer(to, last);
@@ -446,8 +499,8 @@ impl Client {
                 if let Err(Got::Message { .. }) = to.send(got) {
                     // Its connection is gone: nobody will settle it.
                     let runs = vec![Run { holder: None, first: seq, last: seq }];
-                    let outcome = crate::shard::command::Settlement::Lost;
-                    self.push(Timestamp(0), Order::Settle { runs, outcome }, Asker::Nobody);
+                    let outcome = Settlement::Lost;
+                    self.push(now, Order::Settle { runs, outcome }, Asker::Nobody);
                 }
             }
             (Asker::Get(to), Reply::SingleActive) => answer(to, Got::SingleActive),
@@ -526,25 +579,36 @@ impl Client {
         }
     }
 
-    /// What a leader had got for somebody, and whose message the next one does not know to be held,
-    /// went with that leader: nobody will answer.
-    fn lose_gets_before(&mut self, number: u64) {
+    /// Questions that a leader has performed, and whose answers went with it or with the way to it.
+    /// What a get still holds has been given again by now.
+    fn lose_answers_before(&mut self, now: Timestamp, outboxes: &mut Outboxes, number: u64) {
         let later = self.asking.split_off(&number);
-        for (number, asker) in std::mem::replace(&mut self.asking, later) {
-            match asker {
-                Asker::Get(to) => answer(to, Got::Empty),
-                asker => {
-                    self.asking.insert(number, asker);
+        for asker in std::mem::replace(&mut self.asking, later).into_values() {
+            let reply = match &asker {
+                Asker::Nobody | Asker::Publisher { .. } => continue,
+                Asker::Get(_) => Reply::Empty,
+                // Had it been refused, the leader would have said that it does not know it.
+                Asker::Consume(consumer, _) if self.seats.contains_key(consumer) => {
+                    Reply::Consumed(Consumed::Done)
                 }
-            }
+                Asker::Consume(..) => Reply::Consumed(Consumed::ExclusiveUse),
+                Asker::Cancel(..) => Reply::Cancelled(false),
+                Asker::Purge(_) => Reply::Purged(0),
+                Asker::Delete(_) => Reply::Deleted(Deleted::Done(0)),
+                Asker::Count(_) => {
+                    self.push(now, Order::Count, asker);
+                    continue;
+                }
+            };
+            self.reply(now, outboxes, asker, reply);
         }
     }
 
     fn cancel_all(&mut self, outboxes: &mut Outboxes) {
-        for (consumer, seat) in std::mem::take(&mut self.seats) {
-            let channel = seat.channel;
-            outboxes.push(seat.outbox, Event::ConsumerCancelled { channel, consumer });
-            outboxes.leave(seat.outbox);
+        let consumers: Vec<ConsumerId> = self.seats.keys().copied().collect();
+        for consumer in consumers {
+            self.tell(outboxes, consumer, |channel| Event::ConsumerCancelled { channel, consumer });
+            self.unseat(outboxes, consumer);
         }
     }
 
@@ -587,46 +651,4 @@ fn refuse(origin: Option<&Origin>, done: Done) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ME: Sender = Sender { node: NodeId(1), boot: 1 };
-    const LEADER: Leader = Leader { node: NodeId(2), term: 3 };
-
-    fn notice(upto: u64, items: Vec<Item>) -> Notice {
-        Notice { queue: QueueId(9), term: LEADER.term, boot: 1, upto, expected: 0, items }
-    }
-
-    /// A client whose `basic.get`, the second of its orders, is on its way.
-    fn getting() -> (Client, oneshot::Receiver<Got>) {
-        let mut client = Client::new(QueueId(9), ME);
-        client.follow(Timestamp(0), Some(LEADER));
-        let (to, got) = oneshot::channel();
-        let get = Order::Get { connection: ConnectionId(1), no_ack: true };
-        client.order(Timestamp(0), get, Asker::Get(to));
-        assert!(client.batch().is_some());
-        (client, got)
-    }
-
-    #[test]
-    fn an_answer_may_overtake_the_word_that_its_order_was_performed() {
-        let (mut client, mut got) = getting();
-        let mut outboxes = Outboxes::default();
-        let early = vec![Item::Reply { number: 2, reply: Reply::Empty }];
-        client.notice(Timestamp(0), &mut outboxes, notice(0, early));
-        assert!(got.try_recv().is_err(), "it was not performed yet, as far as is known");
-        client.notice(Timestamp(0), &mut outboxes, notice(2, Vec::new()));
-        assert!(matches!(got.try_recv(), Ok(Got::Empty)));
-    }
-
-    #[test]
-    fn a_get_that_its_leader_took_along_is_answered() {
-        let (mut client, mut got) = getting();
-        let mut outboxes = Outboxes::default();
-        client.notice(Timestamp(0), &mut outboxes, notice(2, Vec::new()));
-        client.follow(Timestamp(0), Some(Leader { node: NodeId(3), term: 4 }));
-        let attached = Notice { term: 4, ..notice(3, vec![Item::Attached { number: 3 }]) };
-        client.notice(Timestamp(0), &mut outboxes, attached);
-        assert!(matches!(got.try_recv(), Ok(Got::Empty)));
-    }
-}
+mod tests;

@@ -48,6 +48,8 @@ pub(crate) enum Output {
     Reply { sender: Sender, number: u64, reply: Reply },
     /// A message for `basic.get`.
     Got(Got),
+    /// What follows is all that the sender's consumers hold, and then what is new.
+    Attaching { sender: Sender, number: u64 },
     /// A consumer that held this before may not have got it.
     Again { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32 },
     /// All of the sender's consumers have got what they hold once more; these are unknown here.
@@ -122,6 +124,12 @@ impl Machine {
     /// Subscriptions, in order.
     pub(crate) fn subscribed(&self) -> &BTreeMap<ConsumerId, Subscribed> {
         &self.subscribed
+    }
+
+    /// Where a consumer is, which may have been cancelled, and whether it settles nothing.
+    pub(crate) fn place_of(&self, consumer: ConsumerId) -> Option<(Sender, bool)> {
+        let subscribed = self.subscribed.get(&consumer).map(|one| (one.at, one.no_ack));
+        subscribed.or_else(|| self.parted.get(&consumer).map(|(at, _)| (*at, false)))
     }
 
     /// Who has consumers or holds messages here: starts of nodes, and their connections.
@@ -207,6 +215,9 @@ impl Machine {
     fn repeat(&mut self, sender: Sender, number: u64, order: &Order, outputs: &mut Vec<Output>) {
         self.pass_over(order, outputs);
         let reply = match order {
+            Order::Attach { consumers } => {
+                return self.attach(sender, number, consumers.clone(), outputs);
+            }
             Order::Consume(subscribed) => {
                 let stands = self.subscribed.contains_key(&subscribed.consumer);
                 Reply::Consumed(if stands { Consumed::Done } else { Consumed::ExclusiveUse })
@@ -236,7 +247,7 @@ impl Machine {
         };
         match order {
             Order::Publish(published) => self.publish(sender, number, published, outputs),
-            Order::Settle { runs, outcome } => self.settle(&runs, outcome, outputs),
+            Order::Settle { runs, outcome } => self.settle(sender, &runs, outcome, outputs),
             Order::Sent { consumer, messages, bytes } => {
                 self.queue_does(Command::Sent { consumer, messages, bytes }, outputs);
             }
@@ -345,7 +356,13 @@ impl Machine {
         outputs.extend(self.effects.drain(..).map(Output::Effect));
     }
 
-    fn settle(&mut self, runs: &[Run], outcome: Settlement, outputs: &mut Vec<Output>) {
+    fn settle(
+        &mut self,
+        sender: Sender,
+        runs: &[Run],
+        outcome: Settlement,
+        outputs: &mut Vec<Output>,
+    ) {
         let outcome = match outcome {
             Settlement::Client(Outcome::Accept) => QueueOutcome::Accept,
             Settlement::Client(Outcome::Return) => QueueOutcome::Return,
@@ -354,15 +371,17 @@ impl Machine {
             Settlement::Lost => QueueOutcome::Lost,
         };
         for (index, run) in runs.iter().enumerate() {
+            let more = index + 1 < runs.len();
             if run.holder.is_none() {
-                self.gets.retain(|seq, _| *seq < run.first || *seq > run.last);
+                self.settle_gets(sender, run, outcome, more, outputs);
+                continue;
             }
             let command = Command::Settle {
                 consumer: run.holder,
                 first: run.first,
                 last: run.last,
                 outcome,
-                more: index + 1 < runs.len(),
+                more,
             };
             self.queue_does(command, outputs);
             if let Some(holder) = run.holder
@@ -371,6 +390,34 @@ impl Machine {
             {
                 self.parted.remove(&holder);
             }
+        }
+    }
+
+    /// Settles what the sender got by `basic.get`: what was taken back from it meanwhile may be held
+    /// by somebody else.
+    fn settle_gets(
+        &mut self,
+        sender: Sender,
+        run: &Run,
+        outcome: QueueOutcome,
+        more: bool,
+        outputs: &mut Vec<Output>,
+    ) {
+        let held = self.gets.range(run.first..).take_while(|(seq, _)| **seq <= run.last);
+        let is_theirs = |got: &Got| sender == OWN || got.sender == sender;
+        let theirs: Vec<Seq> =
+            held.filter(|(_, got)| is_theirs(got)).map(|(seq, _)| *seq).collect();
+        for (index, &seq) in theirs.iter().enumerate() {
+            self.gets.remove(&seq);
+            let more = more || index + 1 < theirs.len();
+            let (consumer, first, last) = (None, seq, seq);
+            let command = Command::Settle { consumer, first, last, outcome, more };
+            self.queue_does(command, outputs);
+        }
+        if theirs.is_empty() && !more {
+            // The last of several: what was returned before goes out again now.
+            let (consumer, first, last) = (None, Seq(1), Seq(0));
+            self.queue_does(Command::Settle { consumer, first, last, outcome, more }, outputs);
         }
     }
 
@@ -459,7 +506,7 @@ impl Machine {
         for consumer in consumers {
             self.queue_does(Command::Cancel { consumer }, outputs);
             let all = Run { holder: Some(consumer), first: Seq(0), last: Seq(u64::MAX) };
-            self.settle(&[all], returned, outputs);
+            self.settle(OWN, &[all], returned, outputs);
             self.subscribed.remove(&consumer);
             self.parted.remove(&consumer);
             outputs.push(Output::Unsubscribed { consumer });
@@ -467,7 +514,7 @@ impl Machine {
         let held = self.gets.iter().filter(|(_, got)| got.sender.node == node);
         let runs: Vec<Run> =
             held.map(|(seq, _)| Run { holder: None, first: *seq, last: *seq }).collect();
-        self.settle(&runs, returned, outputs);
+        self.settle(OWN, &runs, returned, outputs);
     }
 
     /// Consumers of these, also those that were cancelled and hold something still.
@@ -493,18 +540,21 @@ impl Machine {
             .collect();
         let runs: Vec<Run> =
             held.into_iter().map(|seq| Run { holder: None, first: seq, last: seq }).collect();
-        self.settle(&runs, Settlement::Lost, outputs);
+        self.settle(OWN, &runs, Settlement::Lost, outputs);
     }
 
     /// A node follows a new leader, which cannot know what the old one had sent.
+    ///
+    /// A consumer that was cancelled may lack something too: its node gives that back.
     fn attach(
-        &self,
+        &mut self,
         sender: Sender,
         number: u64,
         consumers: Vec<ConsumerId>,
         outputs: &mut Vec<Output>,
     ) {
-        for (&consumer, _) in self.subscribed.iter().filter(|(_, one)| one.at == sender) {
+        outputs.push(Output::Attaching { sender, number });
+        for consumer in self.consumers_of(|at, _| at == sender) {
             outputs.extend(self.queue.holdings(consumer).map(|held| Output::Again {
                 consumer,
                 seq: held.seq,
@@ -520,5 +570,15 @@ impl Machine {
             .filter(|consumer| !self.subscribed.contains_key(consumer))
             .collect();
         outputs.push(Output::Attached { sender, number, unknown });
+        // What was on its way to them is gone with the leader or the connection, for good, and takes
+        // no room in their windows any more.
+        let forgotten = self.subscribed.values().filter(|one| one.at == sender && one.no_ack);
+        for consumer in forgotten.map(|one| one.consumer).collect::<Vec<_>>() {
+            let (messages, bytes) = (u32::MAX, u64::MAX);
+            self.queue_does(Command::Sent { consumer, messages, bytes }, outputs);
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,6 +37,9 @@ pub(crate) enum Item {
     Reply { number: u64, reply: Reply },
     /// A message for a consumer. `again`: it may have got it already, from another leader.
     Deliver { consumer: ConsumerId, seq: Seq, redelivered: bool, again: bool, message: Message },
+    /// From here on deliveries are complete and in order for who sent the order with this number:
+    /// first what the sender's consumers hold, then what is new.
+    Attaching { number: u64 },
     /// Everything that consumers hold has been delivered again, as the order with this number asked.
     Attached { number: u64 },
     /// The queue ended a consumer.
@@ -76,6 +79,7 @@ mod kind {
     pub(super) const TIMED_OUT: u8 = 5;
     pub(super) const DEMAND: u8 = 6;
     pub(super) const GRANT_UNUSED: u8 = 7;
+    pub(super) const ATTACHING: u8 = 8;
     pub(super) const CONSUMED: u8 = 16;
     pub(super) const CANCELLED: u8 = 17;
     pub(super) const GOT: u8 = 18;
@@ -144,6 +148,7 @@ impl Item {
                 out.put_u8(u8::from(*redelivered) | (u8::from(*again) << 1));
                 message.encode_into(out);
             }
+            Self::Attaching { number } => put(out, kind::ATTACHING, *number),
             Self::Attached { number } => put(out, kind::ATTACHED, *number),
             Self::Cancelled { consumer } => put(out, kind::CANCELLED_CONSUMER, consumer.0),
             Self::TimedOut { consumer, code, text } => {
@@ -215,6 +220,7 @@ impl Item {
                 let (redelivered, again) = (flags & 1 != 0, flags & 2 != 0);
                 Self::Deliver { consumer, seq, redelivered, again, message: message(bytes)? }
             }
+            kind::ATTACHING => Self::Attaching { number },
             kind::ATTACHED => Self::Attached { number },
             kind::CANCELLED_CONSUMER => Self::Cancelled { consumer },
             kind::TIMED_OUT => {
@@ -288,6 +294,7 @@ mod tests {
                     again: false,
                     message: message.clone(),
                 },
+                Item::Attaching { number: 8 },
                 Item::Attached { number: 8 },
                 Item::Cancelled { consumer },
                 Item::TimedOut { consumer, code: 406, text: "late".into() },

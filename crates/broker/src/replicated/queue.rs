@@ -155,7 +155,13 @@ impl ClusterQueue {
     pub(crate) fn consume(&mut self, desk: &mut Desk, consume: Consume) {
         self.used_at = desk.now;
         let consumer = consume.consumer;
-        self.client.seat(&mut desk.outboxes, consumer, &consume.origin, consume.channel);
+        self.client.seat(
+            &mut desk.outboxes,
+            consumer,
+            &consume.origin,
+            consume.channel,
+            consume.no_ack,
+        );
         let subscribed = Subscribed {
             at: self.client.me(),
             connection: consume.origin.id,

@@ -52,6 +52,7 @@ const DEAD_IN_FLIGHT: usize = 512;
 enum Outgoing {
     Deliver { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32, again: bool },
     Got(Got),
+    Attaching(Sender, u64),
     Attached(Sender, u64),
 }
 
@@ -60,7 +61,7 @@ impl Outgoing {
         match self {
             Self::Deliver { seq, .. } => Some(*seq),
             Self::Got(got) => Some(got.seq),
-            Self::Attached(..) => None,
+            Self::Attaching(..) | Self::Attached(..) => None,
         }
     }
 }
@@ -199,7 +200,7 @@ impl Replica {
         }
     }
 
-    /// An order of the leader itself.
+    /// An order of the leader itself, for the next entry.
     pub(crate) fn own(&mut self, order: Order) {
         if let Some(leading) = &mut self.leading {
             leading.own.push(order);
@@ -351,6 +352,9 @@ impl Replica {
                 Output::Got(got) => {
                     self.counters.got += 1;
                     self.send(desk, profile, Outgoing::Got(got));
+                }
+                Output::Attaching { sender, number } => {
+                    self.send(desk, profile, Outgoing::Attaching(sender, number));
                 }
                 Output::Again { consumer, seq, redelivered, delivery_count } => {
                     let again = true;
@@ -528,6 +532,9 @@ impl Replica {
 
     fn send_now(&mut self, profile: &Profile, what: Outgoing, message: Option<Message>) {
         match (what, message) {
+            (Outgoing::Attaching(sender, number), _) => {
+                self.tell(profile.id, sender, Item::Attaching { number });
+            }
             (Outgoing::Attached(sender, number), _) => {
                 self.tell(profile.id, sender, Item::Attached { number });
             }
@@ -536,9 +543,8 @@ impl Replica {
                 Some(message),
             ) => {
                 tracing::trace!(target: "walk", "deliver");
-                let Some(one) = self.machine.subscribed().get(&consumer) else { return };
-                let at = one.at;
-                if one.no_ack {
+                let Some((at, no_ack)) = self.machine.place_of(consumer) else { return };
+                if no_ack {
                     self.counters.delivered_no_ack += 1;
                 } else {
                     self.counters.delivered += 1;
@@ -564,12 +570,15 @@ impl Replica {
         }
     }
 
-    /// A consumer is gone: what waits for it is not sent.
+    /// A consumer is gone: what waits for it is not sent, unless it may have it already.
     fn forget(&mut self, consumer: ConsumerId) {
         let Some(leading) = &mut self.leading else { return };
+        let holds = self.machine.place_of(consumer).is_some();
         let mut unsent = Vec::new();
         leading.outgoing.retain(|one| match one {
-            Outgoing::Deliver { consumer: to, seq, .. } if *to == consumer => {
+            Outgoing::Deliver { consumer: to, seq, again, .. }
+                if *to == consumer && !(*again && holds) =>
+            {
                 unsent.push(*seq);
                 false
             }

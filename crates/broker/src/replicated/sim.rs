@@ -114,6 +114,13 @@ async fn script(world: Arc<World>) -> u64 {
             clients.spawn(clients::getter(world, queue, rng, stop.subscribe()));
         }
     }
+    let mut rng_of_careless = Rng::new(plan.seed ^ 0xca4e);
+    for queue in world.queues() {
+        for _ in 0..plan.careless {
+            let (world, rng) = (Arc::clone(&world), rng_of_careless.fork());
+            clients.spawn(clients::careless(world, queue, rng, stop.subscribe()));
+        }
+    }
     let watching = tokio::spawn(watch_states(Arc::clone(&world), stop.subscribe()));
     chaos::storm(Arc::clone(&world), rng.fork()).await;
     stop.send_replace(true);
@@ -229,7 +236,10 @@ async fn compare(world: &Arc<World>) {
 /// What a failing run says.
 fn report(seed: u64, outcome: &Outcome) -> Option<String> {
     let failure = outcome.failure.as_ref()?;
-    Some(format!("{failure}\n    again: SIM_SEED={seed} SIM_TRACE=1 make sim"))
+    let (took, tally) = (outcome.took, outcome.tally);
+    Some(format!(
+        "{failure}\n    ended after {took} ms; {tally:?}\n    again: SIM_SEED={seed} SIM_TRACE=1 make sim"
+    ))
 }
 
 /// Runs seeds on all processors; gives what failed, and prints how it was.

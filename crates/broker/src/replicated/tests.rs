@@ -17,7 +17,7 @@ fn texts(events: &[Event]) -> Vec<String> {
     events
         .iter()
         .filter_map(|event| match event {
-            Event::Deliver(delivery) | Event::DeliverAgain(delivery) => {
+            Event::Deliver(delivery) => {
                 Some(String::from_utf8_lossy(delivery.message.body()).into_owned())
             }
             _ => None,

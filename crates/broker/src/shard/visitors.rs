@@ -238,7 +238,7 @@ impl Shard {
             Order::Hello => self.leave(node, queue),
             Order::Attach { .. } => {
                 self.leave(node, queue);
-                way.send(0, vec![Item::Attached { number }]);
+                way.send(0, vec![Item::Attaching { number }, Item::Attached { number }]);
             }
             Order::Publish(_)
             | Order::Nothing

@@ -52,6 +52,8 @@ struct Ledger {
     last_stored: BTreeMap<u64, u64>,
     last_delivered: BTreeMap<u64, u64>,
     assigned: BTreeSet<(ConsumerId, Seq)>,
+    /// What clients have got without the mark that somebody had it before.
+    unmarked: BTreeSet<Seq>,
     leaders: BTreeMap<u64, Sender>,
     /// How far each node is.
     applied: BTreeMap<NodeId, u64>,
@@ -70,6 +72,7 @@ impl Default for Ledger {
             last_stored: BTreeMap::new(),
             last_delivered: BTreeMap::new(),
             assigned: BTreeSet::new(),
+            unmarked: BTreeSet::new(),
             leaders: BTreeMap::new(),
             applied: BTreeMap::new(),
         }
@@ -82,6 +85,8 @@ pub(super) struct Book {
     queues: BTreeMap<QueueId, Ledger>,
     fates: BTreeMap<Name, Fate>,
     publishers: u64,
+    /// Consumers that settle nothing.
+    careless: BTreeSet<ConsumerId>,
     /// Purges: of which queue, and until when they may have taken something.
     purges: Vec<(QueueId, u64)>,
     pub(super) tally: Tally,
@@ -155,6 +160,11 @@ impl Book {
         self.purges.push((queue, until));
     }
 
+    /// A consumer that settles nothing: what is handed to it is gone, whether or not it gets it.
+    pub(super) fn careless(&mut self, consumer: ConsumerId) {
+        self.careless.insert(consumer);
+    }
+
     pub(super) fn settled(&mut self, name: Name) {
         if let Some(fate) = self.fates.get_mut(&name) {
             fate.settled = true;
@@ -192,7 +202,7 @@ impl Book {
         let Some(ledger) = self.queues.get(&queue) else { return "nothing was committed".into() };
         let state = ledger.machine.queue();
         format!(
-            "{} ready, {} unsettled, consumers {:?}, index {:?}, applied {:?}, leaders {:?}",
+            "{} ready, {} unsettled, consumers {:?}, holders {:?}, index {:?}, applied {:?}, leader {:?}",
             state.ready(),
             state.unsettled(),
             ledger
@@ -201,6 +211,7 @@ impl Book {
                 .values()
                 .map(|one| (one.consumer.0, one.at, state.held_by(one.consumer)))
                 .collect::<Vec<_>>(),
+            ledger.machine.holders().collect::<Vec<_>>(),
             ledger.last,
             ledger.applied,
             ledger.leaders.iter().next_back(),
@@ -264,6 +275,11 @@ impl Book {
             Output::Effect(Effect::Deliver { consumer, seq, redelivered, .. }) => {
                 ledger.assigned.insert((consumer, seq));
                 Self::delivers(ledger, seq, redelivered)?;
+                if self.careless.contains(&consumer)
+                    && let Some(name) = ledger.by_seq.get(&seq).copied()
+                {
+                    self.taken(name);
+                }
             }
             Output::Got(got) if !ledger.gone.contains(&got.seq) => {
                 Self::delivers(ledger, got.seq, true)?;
@@ -392,6 +408,9 @@ impl Book {
         let known = ledger.by_seq.get(&seq);
         if known != Some(&name) {
             return Err(format!("{seq} is {known:?}, and {name:?} was delivered under its name"));
+        }
+        if !redelivered && !ledger.unmarked.insert(seq) {
+            return Err(format!("{name:?} is delivered twice without a mark"));
         }
         if let Some(consumer) = consumer
             && !ledger.assigned.contains(&(consumer, seq))

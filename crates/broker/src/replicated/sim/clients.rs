@@ -114,6 +114,7 @@ impl Connection {
         queue: QueueId,
         consumer: ConsumerId,
         prefetch: u16,
+        no_ack: bool,
     ) -> Option<Consumed> {
         let origin = Arc::clone(&self.origin);
         self.ask(|answer| {
@@ -123,7 +124,7 @@ impl Connection {
                 origin,
                 channel: 1,
                 tag: "tag".into(),
-                no_ack: false,
+                no_ack,
                 exclusive: false,
                 priority: 0,
                 timeout: None,
@@ -209,8 +210,11 @@ struct Held {
     consumer: ConsumerId,
     /// What it has got and not settled.
     messages: BTreeMap<Seq, Name>,
-    /// What it has accepted, and when.
-    accepted: BTreeMap<Seq, u64>,
+    /// What it has accepted.
+    accepted: BTreeSet<Seq>,
+    /// The last message of each publisher that nobody had before.
+    newest: BTreeMap<u64, u64>,
+    settles: bool,
     cancelled: bool,
     /// What has come since it was last told to the queue.
     written: (u32, u64),
@@ -218,19 +222,20 @@ struct Held {
 
 impl Held {
     fn new(consumer: ConsumerId) -> Self {
-        let (messages, accepted) = (BTreeMap::new(), BTreeMap::new());
-        Self { consumer, messages, accepted, cancelled: false, written: (0, 0) }
+        Self {
+            consumer,
+            messages: BTreeMap::new(),
+            accepted: BTreeSet::new(),
+            newest: BTreeMap::new(),
+            settles: true,
+            cancelled: false,
+            written: (0, 0),
+        }
     }
 
     fn event(&mut self, world: &World, event: Event) {
         match event {
             Event::Deliver(delivery) => self.delivery(world, delivery),
-            Event::DeliverAgain(delivery) => {
-                if self.messages.contains_key(&delivery.seq) {
-                    return;
-                }
-                self.delivery(world, delivery);
-            }
             Event::ConsumerCancelled { .. } => self.cancelled = true,
             other => world.fail(format!("a consumer got {other:?}")),
         }
@@ -246,9 +251,17 @@ impl Held {
         let Some(name) = world.delivered(queue, consumer, seq, &message, redelivered) else {
             return;
         };
-        // Its shard may have sent it a second time just before it heard of the first.
-        if self.accepted.get(&seq).is_some_and(|at| at + 5 < world.elapsed()) {
+        if self.accepted.contains(&seq) {
             world.fail(format!("{name:?} comes again to the consumer that has accepted it"));
+        }
+        if !redelivered
+            && let Some(last) = self.newest.insert(name.0, name.1)
+            && last > name.1
+        {
+            world.fail(format!("{name:?} comes to a consumer after {last} of its publisher"));
+        }
+        if !self.settles {
+            return;
         }
         if self.messages.insert(seq, name).is_some() {
             world.fail(format!("{name:?} comes again to the consumer that holds it"));
@@ -270,7 +283,7 @@ impl Held {
             let Some(name) = self.messages.remove(&seq) else { continue };
             if how != Outcome::Return {
                 world.book.lock().settled(name);
-                self.accepted.insert(seq, world.elapsed());
+                self.accepted.insert(seq);
             }
             unsettled.push(Unsettled { queue, seq, consumer: Some(self.consumer) });
         }
@@ -297,7 +310,7 @@ pub(super) async fn consumer(world: Arc<World>, queue: QueueId, mut rng: Rng, st
         };
         let prefetch = if rng.chance(10) { 0 } else { rng.between(1, 30) as u16 };
         let mut held = Held::new(connection.node.consumer());
-        let subscribed = connection.consume(queue, held.consumer, prefetch).await;
+        let subscribed = connection.consume(queue, held.consumer, prefetch, false).await;
         if subscribed != Some(Consumed::Done) {
             if subscribed.is_some() {
                 world.fail(format!("a subscription is answered with {subscribed:?}"));
@@ -347,6 +360,41 @@ pub(super) async fn consumer(world: Arc<World>, queue: QueueId, mut rng: Rng, st
         if !connection.is_dead() {
             connection.leave();
         }
+    }
+}
+
+/// Consumes without settling anything, until it shall stop or somebody ends it.
+pub(super) async fn careless(world: Arc<World>, queue: QueueId, mut rng: Rng, stop: Stop) {
+    while !*stop.borrow() {
+        let Some(mut connection) = Connection::somewhere(&world, &mut rng) else {
+            tokio::time::sleep(rng.millis(5, 100)).await;
+            continue;
+        };
+        let mut held = Held::new(connection.node.consumer());
+        held.settles = false;
+        world.book.lock().careless(held.consumer);
+        let subscribed = connection.consume(queue, held.consumer, 0, true).await;
+        let until = Instant::now() + rng.millis(100, 2_000);
+        while subscribed == Some(Consumed::Done)
+            && !*stop.borrow()
+            && !held.cancelled
+            && Instant::now() < until
+        {
+            match connection.wait(rng.millis(1, 60)).await {
+                Happened::Died => break,
+                Happened::Nothing => {}
+                Happened::Events(events) => {
+                    for event in events {
+                        held.event(&world, event);
+                    }
+                }
+            }
+            held.tell(&connection, queue);
+        }
+        if !connection.is_dead() {
+            connection.leave();
+        }
+        tokio::time::sleep(rng.millis(1, 1_000)).await;
     }
 }
 
@@ -426,7 +474,7 @@ pub(super) async fn proves_to_serve(world: &World, node: &Arc<Node>, queue: Queu
 pub(super) async fn drain(world: &World, node: &Arc<Node>, queue: QueueId, until: Instant) {
     let mut connection = Connection::new(Arc::clone(node));
     let mut held = Held::new(connection.node.consumer());
-    let subscribed = connection.consume(queue, held.consumer, 100).await;
+    let subscribed = connection.consume(queue, held.consumer, 100, false).await;
     if subscribed != Some(Consumed::Done) {
         return world.fail(format!("queue {queue}: a late subscription got {subscribed:?}"));
     }

@@ -16,6 +16,8 @@ pub(super) struct Plan {
     pub(super) publishers: u64,
     pub(super) consumers: u64,
     pub(super) getters: u64,
+    /// Consumers that settle nothing.
+    pub(super) careless: u64,
     pub(super) purges: bool,
     /// How long there are faults, in milliseconds.
     pub(super) storm: u64,
@@ -67,6 +69,7 @@ impl Plan {
             window: one(&[300, 4_000, 1 << 20]) as u32,
             publish_timeout: one(&[1_500, 5_000, 10_000]),
             widow: one(&[0, 0, 0, 1]) == 1,
+            careless: one(&[0, 0, 0, 1]),
             broken: None,
         }
     }

@@ -510,9 +510,7 @@ impl Client {
     pub(super) async fn new_events(&self, last: Seq, wanted: usize) -> Vec<Event> {
         let seen = Mutex::new(BTreeSet::new());
         let is_new = |event: &Event| match event {
-            Event::Deliver(it) | Event::DeliverAgain(it) => {
-                it.seq > last && seen.lock().insert(it.seq)
-            }
+            Event::Deliver(it) => it.seq > last && seen.lock().insert(it.seq),
             _ => false,
         };
         self.take(wanted, is_new).await

@@ -1,0 +1,206 @@
+//! What a client makes of what leaders tell it, and of leaders that are lost.
+
+use std::sync::Arc;
+
+use amqp::mailbox::Mailbox;
+use model::message::Message;
+
+use super::*;
+use crate::origin::InFlight;
+use crate::outlet::Outlet;
+
+const ME: Sender = Sender { node: NodeId(1), boot: 1 };
+const LEADER: Leader = Leader { node: NodeId(2), term: 3 };
+const NEXT: Leader = Leader { node: NodeId(3), term: 4 };
+const NOW: Timestamp = Timestamp(7);
+const CONSUMER: ConsumerId = ConsumerId(5);
+
+fn notice(upto: u64, items: Vec<Item>) -> Notice {
+    Notice { queue: QueueId(9), term: LEADER.term, boot: 1, upto, expected: 0, items }
+}
+
+fn next(upto: u64, items: Vec<Item>) -> Notice {
+    Notice { term: NEXT.term, ..notice(upto, items) }
+}
+
+/// A client with a connection, which hears of what the client posts to it.
+struct Rig {
+    client: Client,
+    outboxes: Outboxes,
+    origin: Arc<Origin>,
+    mailbox: Mailbox,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let mailbox = Mailbox::new();
+        let origin = Arc::new(Origin {
+            id: ConnectionId(1),
+            outlet: Outlet::new(mailbox.clone()),
+            totals: Arc::default(),
+            in_flight: InFlight::default(),
+        });
+        let mut client = Client::new(QueueId(9), ME);
+        client.follow(NOW, Some(LEADER));
+        Self { client, outboxes: Outboxes::default(), origin, mailbox }
+    }
+
+    /// One whose `basic.get`, the second of its orders, is on its way.
+    fn getting() -> (Self, oneshot::Receiver<Got>) {
+        let mut rig = Self::new();
+        let (to, got) = oneshot::channel();
+        let get = Order::Get { connection: ConnectionId(1), no_ack: true };
+        rig.client.order(NOW, get, Asker::Get(to));
+        assert!(rig.client.batch().is_some());
+        (rig, got)
+    }
+
+    /// One with a consumer.
+    fn consuming(no_ack: bool) -> Self {
+        let mut rig = Self::new();
+        rig.client.seat(&mut rig.outboxes, CONSUMER, &rig.origin, 1, no_ack);
+        rig.client.order(NOW, Order::Count, Asker::Nobody);
+        rig
+    }
+
+    fn tell(&mut self, notice: Notice) {
+        self.client.notice(NOW, &mut self.outboxes, notice);
+    }
+
+    fn settle(&mut self, seqs: std::ops::RangeInclusive<u64>) {
+        let runs =
+            vec![Run { holder: Some(CONSUMER), first: Seq(*seqs.start()), last: Seq(*seqs.end()) }];
+        let outcome = Settlement::Client(Outcome::Accept);
+        self.client.order(NOW, Order::Settle { runs, outcome }, Asker::Nobody);
+    }
+
+    /// The names of messages that the session has got since it was last asked.
+    async fn delivered(&mut self) -> Vec<u64> {
+        self.outboxes.flush();
+        self.mailbox.post_one(Event::Unblocked);
+        let events = self.mailbox.next().await;
+        let seq = |event: &Event| match event {
+            Event::Deliver(delivery) => Some(delivery.seq.0),
+            _ => None,
+        };
+        events.iter().filter_map(seq).collect()
+    }
+
+    /// The last order, and its number.
+    fn last(&self) -> (u64, String) {
+        let last = self.client.courier.waiting().last().expect("something waits");
+        (self.client.courier.next() - 1, format!("{:?}", last.order))
+    }
+}
+
+fn deliver(seq: u64, again: bool) -> Item {
+    let message = Message::from_parts("", "key", &[0, 0], b"body");
+    Item::Deliver { consumer: CONSUMER, seq: Seq(seq), redelivered: false, again, message }
+}
+
+#[test]
+fn an_answer_may_overtake_the_word_that_its_order_was_performed() {
+    let (mut rig, mut got) = Rig::getting();
+    rig.tell(notice(0, vec![Item::Reply { number: 2, reply: Reply::Empty }]));
+    assert!(got.try_recv().is_err(), "it was not performed yet, as far as is known");
+    rig.tell(notice(2, Vec::new()));
+    assert!(matches!(got.try_recv(), Ok(Got::Empty)));
+}
+
+#[test]
+fn a_get_that_its_leader_took_along_is_answered() {
+    let (mut rig, mut got) = Rig::getting();
+    rig.tell(notice(2, Vec::new()));
+    rig.client.follow(NOW, Some(NEXT));
+    rig.tell(next(3, vec![Item::Attaching { number: 3 }, Item::Attached { number: 3 }]));
+    assert!(matches!(got.try_recv(), Ok(Got::Empty)));
+}
+
+#[test]
+fn a_subscription_and_a_count_whose_answers_are_lost_are_answered() {
+    let mut rig = Rig::consuming(false);
+    let (to, mut consumed) = oneshot::channel();
+    rig.client.order(NOW, Order::Nothing, Asker::Consume(CONSUMER, to));
+    let (to, mut counted) = oneshot::channel();
+    rig.client.order(NOW, Order::Count, Asker::Count(to));
+    rig.tell(notice(4, Vec::new()));
+    rig.client.follow(NOW, Some(NEXT));
+    let (number, _) = rig.last();
+    rig.tell(next(number, vec![Item::Attaching { number }, Item::Attached { number }]));
+    assert!(matches!(consumed.try_recv(), Ok(Consumed::Done)));
+    assert!(counted.try_recv().is_err());
+    let (number, order) = rig.last();
+    assert_eq!(order, "Count", "it is asked once more");
+    let reply = Reply::Counted(Counts { ready: 3, consumers: 1 });
+    rig.tell(next(number, vec![Item::Reply { number, reply }]));
+    assert_eq!(counted.try_recv().ok().flatten().map(|counts| counts.ready), Some(3));
+}
+
+#[tokio::test]
+async fn what_comes_before_the_leader_has_begun_to_repeat_leaves_gaps_and_is_passed_over() {
+    let mut rig = Rig::consuming(false);
+    rig.tell(notice(0, vec![deliver(1, false), deliver(2, false)]));
+    assert_eq!(rig.delivered().await, [1, 2]);
+    // The connection to the leader breaks and is made anew; 3 was under way.
+    rig.client.follow(NOW, None);
+    rig.tell(notice(0, vec![deliver(3, false)]));
+    rig.client.follow(NOW, Some(LEADER));
+    rig.tell(notice(0, vec![deliver(4, false)]));
+    assert_eq!(rig.delivered().await, [0; 0], "3 would come after 4");
+    let (number, _) = rig.last();
+    let again = (1..=4).map(|seq| deliver(seq, true));
+    rig.tell(notice(0, [Item::Attaching { number }].into_iter().chain(again).collect()));
+    rig.tell(notice(0, vec![Item::Attached { number }, deliver(5, false)]));
+    assert_eq!(rig.delivered().await, [3, 4, 5]);
+}
+
+#[tokio::test]
+async fn a_consumer_that_settles_nothing_gets_what_comes() {
+    let mut rig = Rig::consuming(true);
+    rig.client.follow(NOW, None);
+    rig.client.follow(NOW, Some(LEADER));
+    rig.tell(notice(0, vec![deliver(4, false)]));
+    assert_eq!(rig.delivered().await, [4], "nobody would repeat it");
+}
+
+#[tokio::test]
+async fn what_is_settled_while_a_leader_repeats_it_is_not_delivered_again() {
+    let mut rig = Rig::consuming(false);
+    rig.tell(notice(0, (1..=4).map(|seq| deliver(seq, false)).collect()));
+    assert_eq!(rig.delivered().await, [1, 2, 3, 4]);
+    rig.client.follow(NOW, Some(NEXT));
+    let (number, _) = rig.last();
+    rig.settle(2..=2);
+    // The acknowledgement of 3 has left its session and has not reached the client.
+    rig.tell(next(0, vec![Item::Attaching { number }, deliver(2, true), deliver(3, true)]));
+    rig.settle(3..=4);
+    rig.tell(next(0, vec![deliver(4, true), Item::Attached { number }]));
+    // It was asked twice, and answers twice.
+    rig.tell(next(0, vec![Item::Attaching { number }, deliver(1, true), deliver(2, true)]));
+    rig.tell(next(0, vec![Item::Attached { number }]));
+    assert_eq!(rig.delivered().await, [0; 0]);
+}
+
+#[tokio::test]
+async fn what_a_cancelled_consumer_never_got_is_given_back() {
+    let mut rig = Rig::consuming(false);
+    rig.tell(notice(0, vec![deliver(1, false)]));
+    assert_eq!(rig.delivered().await, [1]);
+    let (to, mut cancelled) = oneshot::channel();
+    let cancel = Order::Cancel { consumer: CONSUMER };
+    rig.client.order(NOW, cancel, Asker::Cancel(CONSUMER, to));
+    let (number, _) = rig.last();
+    let reply = Item::Reply { number, reply: Reply::Cancelled(false) };
+    rig.tell(notice(number, vec![reply]));
+    assert!(matches!(cancelled.try_recv(), Ok(false)));
+    rig.client.follow(NOW, Some(NEXT));
+    let (number, attach) = rig.last();
+    assert_eq!(attach, "Attach { consumers: [] }", "it is no consumer any more");
+    rig.tell(next(number, vec![Item::Attaching { number }, deliver(1, true)]));
+    assert_eq!(rig.client.courier.len(), 0, "its session holds 1");
+    rig.tell(next(0, vec![deliver(2, true), Item::Attached { number }]));
+    let (_, order) = rig.last();
+    assert!(order.contains("first: Seq(2)") && order.contains("Client(Return)"), "{order}");
+    rig.settle(1..=1);
+    assert!(rig.client.seats.is_empty(), "nothing is left of it");
+}
