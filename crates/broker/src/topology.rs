@@ -30,7 +30,7 @@ use metadata::state::State;
 use metadata::store::{self, Kv, dump};
 use model::id::{NodeId, QueueId, Seq, StreamId};
 use parking_lot::Mutex;
-use queue::settings::{Overflow, Settings, Style};
+use queue::settings::{DelayedRetry, Overflow, Retried, Settings, Style};
 use quorum::member::Committed;
 use tokio::sync::{mpsc, watch};
 
@@ -498,6 +498,7 @@ impl Topology {
                 delivery_limit: effective
                     .delivery_limit
                     .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+                delayed_retry: effective.delayed_retry.map(delayed_retry),
                 max_priority: effective.max_priority,
                 single_active_consumer: effective.single_active_consumer,
                 consumer_timeout: effective.consumer_timeout.or(self.consumer_timeout),
@@ -510,6 +511,15 @@ impl Topology {
             dead_letter,
         }
     }
+}
+
+fn delayed_retry(retry: metadata::effective::DelayedRetry) -> DelayedRetry {
+    let which = match retry.which {
+        metadata::effective::Retried::Failed => Retried::Failed,
+        metadata::effective::Retried::Returned => Retried::Returned,
+        metadata::effective::Retried::All => Retried::All,
+    };
+    DelayedRetry { which, min: retry.min, max: retry.max }
 }
 
 /// Whether a change must happen even if it is late: the queues' shards have done their part, or

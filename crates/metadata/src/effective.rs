@@ -36,6 +36,8 @@ pub struct QueueSettings {
     pub dead_letter_routing_key: Option<Name>,
     /// How often a message may be given back; `None`: any number of times.
     pub delivery_limit: Option<u64>,
+    /// Which messages wait when they come back, and how long; `None`: none does.
+    pub delayed_retry: Option<DelayedRetry>,
     /// The highest priority; `None`: no priorities.
     pub max_priority: Option<u8>,
     /// One consumer at a time.
@@ -48,6 +50,40 @@ pub struct QueueSettings {
     pub operator_policy: Option<Name>,
     /// Both merged.
     pub effective_policy_definition: Map<String, Value>,
+}
+
+/// Messages that come back wait before they are delivered again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DelayedRetry {
+    /// Which of them.
+    pub which: Retried,
+    /// How long for each time that it failed; at least 1 ms.
+    pub min: Millis,
+    /// How long at most.
+    pub max: Millis,
+}
+
+/// Which messages wait when they come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retried {
+    /// Those that failed.
+    Failed,
+    /// Those that did not.
+    Returned,
+    /// All.
+    All,
+}
+
+impl Retried {
+    /// The value of that name; `disabled` is none.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "failed" => Some(Self::Failed),
+            "returned" => Some(Self::Returned),
+            "all" => Some(Self::All),
+            _ => None,
+        }
+    }
 }
 
 /// What happens to messages beyond a queue's limits.
@@ -159,6 +195,8 @@ fn merge(definition: &mut Map<String, Value>, operator: &Map<String, Value>) {
             // A negative delivery limit is none, so the other one is the smaller.
             (Some(own), Some(operator)) if own < 0 => operator.into(),
             (Some(own), Some(operator)) if operator < 0 => own.into(),
+            // The longest of the shortest waits.
+            (Some(own), Some(operator)) if key == "delayed-retry-min" => own.max(operator).into(),
             (Some(own), Some(operator)) => own.min(operator).into(),
             _ => value.clone(),
         };
@@ -187,6 +225,20 @@ fn settings(
             .or_else(|| definition.get(key).and_then(Value::as_str).map(Name::from))
     };
     let millis = |argument: &str, key: &str| number(argument, key).map(Millis);
+    let delayed_retry = || {
+        let which = Retried::parse(&text("x-delayed-retry-type", "delayed-retry-type")?)?;
+        // A queue that does not say how long is one that does not wait: RabbitMQ's policies must
+        // say it, its arguments need not.
+        let longest = [
+            arguments::integer(arguments, "x-delayed-retry-min"),
+            definition.get("delayed-retry-min").and_then(Value::as_i64),
+        ];
+        let min = longest.into_iter().flatten().filter(|&min| min > 0).max()?;
+        let min = Millis(u64::try_from(min).ok()?);
+        let max =
+            millis("x-delayed-retry-max", "delayed-retry-max").map_or(min, |max| max.max(min));
+        Some(DelayedRetry { which, min, max })
+    };
     // A negative one says that there is none.
     let says_limit =
         arguments.contains_key("x-delivery-limit") || definition.contains_key("delivery-limit");
@@ -215,6 +267,7 @@ fn settings(
         delivery_limit: number("x-delivery-limit", "delivery-limit").or_else(|| {
             (kind == QueueKind::Quorum && !says_limit).then_some(QUORUM_DELIVERY_LIMIT)
         }),
+        delayed_retry: delayed_retry().filter(|_| kind == QueueKind::Quorum),
         max_priority: arguments::integer(arguments, "x-max-priority")
             .filter(|_| kind == QueueKind::Classic)
             .and_then(|value| u8::try_from(value).ok())

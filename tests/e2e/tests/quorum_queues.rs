@@ -1,6 +1,6 @@
 //! Quorum queues on three nodes, all of which live: every operation from every node.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::client::topology::{DURABLE, PASSIVE};
 use e2e::client::{Client, Failure};
@@ -8,6 +8,7 @@ use e2e::cluster::{Cluster, Setup, quorum};
 use e2e::content::{Delivery, Properties};
 use e2e::table;
 use e2e::wait::{until, until_equal};
+use serde_json::Value;
 
 fn clients(cluster: &Cluster) -> Vec<Client> {
     (0..3).map(|node| cluster.channel(node)).collect()
@@ -221,6 +222,42 @@ fn a_poisonous_message_is_dropped_or_dead_lettered_at_the_limit() {
     let dead = cluster.channel(0).get_soon(1, "dead");
     assert_eq!(dead.text(), "poison");
     assert_eq!(client.depth(1, "q").unwrap().messages, 0);
+}
+
+#[test]
+fn what_came_back_waits_when_the_queue_says_so() {
+    let cluster = Setup::new().start();
+    let mut client = cluster.channel(1);
+    let arguments = table! {
+        "x-queue-type" => "quorum", "x-delayed-retry-type" => "all",
+        "x-delayed-retry-min" => 1000, "x-delayed-retry-max" => 1500
+    };
+    client.queue(1, "q", DURABLE, &arguments).unwrap();
+    fill(&mut client, "q", ["first", "second"].into_iter().map(str::to_owned));
+    let counts = |cluster: &Cluster| {
+        let queue = cluster.view(2, "q");
+        [&queue["messages_delayed"], &queue["messages_ready"], &queue["messages"]]
+            .map(Value::as_u64)
+    };
+    // The longer, the more often it failed, and not more than the most.
+    for (attempt, wait) in [(1, 1000), (2, 1500), (3, 1500)] {
+        let message = client.get_soon_unsettled(1, "q");
+        assert_eq!(message.text(), "first");
+        let began = Instant::now();
+        client.reject(1, message.tag, true).unwrap();
+        if attempt == 1 {
+            // The one behind it overtakes it.
+            let second = client.get_soon_unsettled(1, "q");
+            assert_eq!(second.text(), "second");
+            client.ack(1, second.tag, false).unwrap();
+        }
+        client.sync(1).unwrap();
+        until_equal(&format!("it waits, {attempt}"), &[Some(1), Some(0), Some(1)], || {
+            counts(&cluster)
+        });
+        until_equal("it is back", &[Some(0), Some(1), Some(1)], || counts(&cluster));
+        assert!(began.elapsed() >= Duration::from_millis(wait), "{:?}", began.elapsed());
+    }
 }
 
 #[test]

@@ -14,6 +14,9 @@ pub(crate) struct QueueView {
     pub(crate) unsettled: u64,
     pub(crate) ready_bytes: u64,
     pub(crate) unsettled_bytes: u64,
+    /// Of a quorum queue: messages that came back and wait, and their bytes.
+    pub(crate) delayed: u64,
+    pub(crate) delayed_bytes: u64,
     /// Messages whose bodies are in memory, and the bytes of these.
     pub(crate) in_memory: u64,
     pub(crate) in_memory_bytes: u64,
@@ -39,6 +42,8 @@ impl QueueView {
             unsettled: 0,
             ready_bytes: 0,
             unsettled_bytes: 0,
+            delayed: 0,
+            delayed_bytes: 0,
             in_memory: 0,
             in_memory_bytes: 0,
             persistent: 0,

@@ -42,6 +42,8 @@ impl QueueSums {
         sum.unsettled += queue.unsettled;
         sum.ready_bytes += queue.ready_bytes;
         sum.unsettled_bytes += queue.unsettled_bytes;
+        sum.delayed += queue.delayed;
+        sum.delayed_bytes += queue.delayed_bytes;
         sum.persistent += queue.persistent;
         sum.persistent_bytes += queue.persistent_bytes;
         sum.in_memory += queue.in_memory;
@@ -179,7 +181,7 @@ pub fn journal(families: &mut Families, node: &NodeStats) {
 pub fn queues(families: &mut Families, sums: &QueueSums, now_ms: u64) {
     let sum = &sums.sum;
     let gauges = [
-        ("messages", "Sum of ready and unacknowledged messages", sum.ready + sum.unsettled),
+        ("messages", "Sum of ready and unacknowledged messages", sum.messages()),
         ("messages_ready", "Messages ready to be delivered to consumers", sum.ready),
         (
             "messages_unacked",
@@ -191,7 +193,7 @@ pub fn queues(families: &mut Families, sums: &QueueSums, now_ms: u64) {
         (
             "messages_bytes",
             "Size in bytes of ready and unacknowledged messages",
-            sum.ready_bytes + sum.unsettled_bytes,
+            sum.message_bytes(),
         ),
         ("messages_ready_bytes", "Size in bytes of ready messages", sum.ready_bytes),
         (

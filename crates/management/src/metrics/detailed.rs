@@ -38,7 +38,7 @@ const COARSE: [QueueGauge; 3] = [
         queue.unsettled
     }),
     ("messages", "Sum of ready and unacknowledged messages - total queue depth", |queue| {
-        queue.ready + queue.unsettled
+        queue.messages()
     }),
 ];
 
@@ -55,7 +55,7 @@ const FINE: [QueueGauge; 9] = [
         queue.persistent_bytes
     }),
     ("messages_bytes", "Size in bytes of ready and unacknowledged messages", |queue| {
-        queue.ready_bytes + queue.unsettled_bytes
+        queue.message_bytes()
     }),
     ("messages_ready_bytes", "Size in bytes of ready messages", |queue| queue.ready_bytes),
     ("messages_unacked_bytes", "Size in bytes of all unacknowledged messages", |queue| {

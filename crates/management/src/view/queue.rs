@@ -17,7 +17,11 @@ pub struct QueueStats {
     pub ready_bytes: u64,
     /// Body bytes of `unsettled`.
     pub unsettled_bytes: u64,
-    /// Of ready and unsettled, messages that a restart keeps.
+    /// Messages that came back and wait before they are delivered again.
+    pub delayed: u64,
+    /// Body bytes of `delayed`.
+    pub delayed_bytes: u64,
+    /// Of all these, messages that a restart keeps.
     pub persistent: u64,
     /// Body bytes of `persistent`.
     pub persistent_bytes: u64,
@@ -58,6 +62,18 @@ pub enum QueueState {
     Crashed,
     /// Its node is not there.
     Down,
+}
+
+impl QueueStats {
+    /// All messages.
+    pub fn messages(&self) -> u64 {
+        self.ready + self.unsettled + self.delayed
+    }
+
+    /// Body bytes of all messages.
+    pub fn message_bytes(&self) -> u64 {
+        self.ready_bytes + self.unsettled_bytes + self.delayed_bytes
+    }
 }
 
 impl QueueState {

@@ -12,6 +12,8 @@ use crate::refusal::Refusal;
 enum Shape {
     /// At least this number.
     AtLeast(i64),
+    /// At least 1, and its refusal says so.
+    Positive,
     /// Any integer.
     Integer,
     Text,
@@ -59,7 +61,8 @@ impl Setting {
 
 const OVERFLOWS: &[&str] = &["drop-head", "reject-publish", "reject-publish-dlx"];
 const STRATEGIES: &[&str] = &["at-most-once", "at-least-once"];
-const RETRIES: &[&str] = &["disabled", "failed", "returned", "all"];
+const RETRIES: &[&str] = &["all", "failed", "returned", "disabled"];
+const RETRY_TYPE: &str = "delayed retry type. Must be one of: all, failed, returned, disabled";
 const LOCATORS: &[&str] = &["client-local", "balanced"];
 
 const SETTINGS: &[Setting] = &[
@@ -92,9 +95,13 @@ const SETTINGS: &[Setting] = &[
     setting("queue-leader-locator", Shape::OneOf(LOCATORS), "queue leader locator value"),
     setting("initial-cluster-size", Shape::AtLeast(0), "cluster size").not_classic().not_quorum(),
     setting("target-group-size", Shape::AtLeast(0), "target count").for_operators().not_classic(),
-    setting("delayed-retry-type", Shape::OneOf(RETRIES), "delayed retry type").not_classic(),
-    setting("delayed-retry-min", Shape::AtLeast(0), "delayed retry minimum").not_classic(),
-    setting("delayed-retry-max", Shape::AtLeast(0), "delayed retry maximum").not_classic(),
+    setting("delayed-retry-type", Shape::OneOf(RETRIES), RETRY_TYPE).for_operators().not_classic(),
+    setting("delayed-retry-min", Shape::Positive, "delayed retry minimum delay")
+        .for_operators()
+        .not_classic(),
+    setting("delayed-retry-max", Shape::Positive, "delayed retry maximum delay")
+        .for_operators()
+        .not_classic(),
 ];
 
 /// Compiles the pattern of a policy whose definition is right.
@@ -131,20 +138,45 @@ fn check_definition(definition: &Map<String, Value>, operator: bool) -> Result<(
         match known {
             None => unknown.push(format!("{{<<\"{key}\">>,{}}}", term(value))),
             Some(setting) if !fits(setting.shape, value) => {
-                return Err(format!("{} is not a valid {}", term(value), setting.noun));
+                let more = match setting.shape {
+                    Shape::Positive => ". Must be a positive integer",
+                    _ => "",
+                };
+                return Err(format!("{} is not a valid {}{more}", term(value), setting.noun));
             }
             Some(_) => {}
         }
     }
     if unknown.is_empty() {
-        return Ok(());
+        return check_retry(definition);
     }
     Err(format!("[{}] are not recognised policy settings", unknown.join(",")))
+}
+
+/// What the keys of delayed retry need of each other.
+fn check_retry(definition: &Map<String, Value>) -> Result<(), String> {
+    let number = |key: &str| definition.get(key).and_then(Value::as_i64);
+    match (number("delayed-retry-min"), number("delayed-retry-max")) {
+        (Some(min), Some(max)) if max < min => {
+            return Err(format!(
+                "delayed-retry-max ({max}) must not be smaller than delayed-retry-min ({min})"
+            ));
+        }
+        (Some(_), _) => return Ok(()),
+        (None, _) => {}
+    }
+    match definition.get("delayed-retry-type").and_then(Value::as_str) {
+        None | Some("disabled") => Ok(()),
+        Some(which) => {
+            Err(format!("delayed-retry-min is required when delayed-retry-type is {which}"))
+        }
+    }
 }
 
 fn fits(shape: Shape, value: &Value) -> bool {
     match shape {
         Shape::AtLeast(least) => value.as_i64().is_some_and(|value| value >= least),
+        Shape::Positive => value.as_i64().is_some_and(|value| value > 0),
         Shape::Integer => value.is_i64() || value.is_u64(),
         Shape::Text => value.is_string(),
         Shape::OneOf(words) => value.as_str().is_some_and(|value| words.contains(&value)),

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use amq_protocol_types::AMQPValue;
 use model::id::{ConnectionId, NodeId, QueueId};
 use model::time::Millis;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::command::{Command, DeclareExchange, DeclareQueue, SerialQueueId};
-use crate::effective::{Overflow, QueueSettings};
+use crate::effective::{Overflow, QueueSettings, Retried};
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::limit::{UserLimit, VhostLimit};
 use crate::objects::parameter::{GlobalParameter, Parameter};
@@ -39,7 +40,7 @@ fn auto_delete(name: &str) -> Command {
 
 /// The settings of a queue declared with these arguments, under these policies.
 fn settings<const N: usize>(
-    arguments: [(&str, amq_protocol_types::AMQPValue); N],
+    arguments: [(&str, AMQPValue); N],
     policies: &[Policy],
     operator_policies: &[Policy],
 ) -> QueueSettings {
@@ -202,6 +203,82 @@ fn quorum_queues_have_a_delivery_limit_unless_they_say_otherwise() {
 }
 
 #[test]
+fn delayed_retry_comes_from_arguments_and_both_policies() {
+    let retry = |arguments: Vec<(&'static str, AMQPValue)>, policies: [Option<Value>; 2]| {
+        let mut state = state();
+        let [own, operator] = policies;
+        if let Some(definition) = own {
+            state.apply(Command::PutPolicy(policy("p", ".*", 0, definition))).unwrap();
+        }
+        if let Some(definition) = operator {
+            state.apply(Command::PutOperatorPolicy(policy("o", ".*", 0, definition))).unwrap();
+        }
+        let mut table = table([("x-queue-type", text("quorum"))]);
+        for (key, value) in arguments {
+            table.insert(key.into(), value);
+        }
+        let declare = DeclareQueue { arguments: table, ..queue("q") };
+        let queue = state.apply(Command::DeclareQueue(declare)).unwrap().queue.unwrap();
+        let settings = state.effective_queue(&queue);
+        settings.delayed_retry.map(|retry| (retry.which, retry.min.0, retry.max.0))
+    };
+    let (which, min, max) = ("x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max");
+    assert_eq!(retry(vec![], [None, None]), None);
+    assert_eq!(retry(vec![(which, text("all"))], [None, None]), None, "it does not say how long");
+    assert_eq!(retry(vec![(min, integer(5))], [None, None]), None, "nor this which");
+    let all = vec![(which, text("all")), (min, integer(5)), (max, integer(9))];
+    assert_eq!(retry(all.clone(), [None, None]), Some((Retried::All, 5, 9)));
+    let no_max = vec![(which, text("failed")), (min, integer(5))];
+    assert_eq!(retry(no_max, [None, None]), Some((Retried::Failed, 5, 5)));
+    let off = vec![(which, text("disabled")), (min, integer(5))];
+    assert_eq!(retry(off, [None, None]), None);
+    let own = json!({"delayed-retry-type": "returned", "delayed-retry-min": 7,
+                     "delayed-retry-max": 70});
+    let operator = json!({"delayed-retry-type": "failed", "delayed-retry-min": 6,
+                          "delayed-retry-max": 60});
+    assert_eq!(retry(vec![], [Some(own.clone()), None]), Some((Retried::Returned, 7, 70)));
+    let both = [Some(own), Some(operator)];
+    assert_eq!(retry(vec![], both.clone()), Some((Retried::Failed, 7, 60)));
+    assert_eq!(retry(all, both), Some((Retried::All, 7, 9)));
+}
+
+#[test]
+fn policies_of_delayed_retry_are_checked_together() {
+    let refused = |definition: Value| {
+        let refusal = state().apply(Command::PutPolicy(policy("p", ".*", 0, definition)));
+        refusal.unwrap_err().text.trim_end().to_owned()
+    };
+    let failed = |text: &str| format!("Validation failed\n\n{text}");
+    for (definition, why) in [
+        (
+            json!({"delayed-retry-type": "all"}),
+            "delayed-retry-min is required when delayed-retry-type is all",
+        ),
+        (
+            json!({"delayed-retry-min": 1000, "delayed-retry-max": 500}),
+            "delayed-retry-max (500) must not be smaller than delayed-retry-min (1000)",
+        ),
+        (
+            json!({"delayed-retry-type": "foo", "delayed-retry-min": 1}),
+            "<<\"foo\">> is not a valid delayed retry type. Must be one of: all, failed, returned, disabled",
+        ),
+        (
+            json!({"delayed-retry-min": 0}),
+            "0 is not a valid delayed retry minimum delay. Must be a positive integer",
+        ),
+        (
+            json!({"delayed-retry-max": "x"}),
+            "<<\"x\">> is not a valid delayed retry maximum delay. Must be a positive integer",
+        ),
+    ] {
+        assert_eq!(refused(definition), failed(why));
+    }
+    for fine in [json!({"delayed-retry-type": "disabled"}), json!({"delayed-retry-max": 1})] {
+        state().apply(Command::PutPolicy(policy("p", ".*", 0, fine))).unwrap();
+    }
+}
+
+#[test]
 fn case_030_bindings_are_idempotent_and_exact() {
     let mut state = state();
     state.add_exchange("e", "direct");
@@ -212,7 +289,7 @@ fn case_030_bindings_are_idempotent_and_exact() {
     assert_eq!(state.add_binding(binding.clone()), Outcome::default());
     assert!(state.add_binding(with(integer(1))).created);
     // The same by value, so the same.
-    let wide = with(amq_protocol_types::AMQPValue::LongLongInt(1));
+    let wide = with(AMQPValue::LongLongInt(1));
     assert!(!state.add_binding(wide.clone()).created);
     assert_eq!(wide.properties_key(), with(integer(1)).properties_key());
     assert!(state.add_binding(with(integer(2))).created);
