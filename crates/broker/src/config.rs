@@ -21,6 +21,7 @@ pub mod written;
 
 use complaint::{Complaint, Origin};
 use keys::{KEYS, Key};
+use peer::tls::TlsFiles;
 use value::{Address, Value};
 use written::Written;
 
@@ -116,15 +117,19 @@ pub struct Cluster {
     pub secret: String,
     /// A node that is not heard for so long counts as down.
     pub silence_timeout: Duration,
+    /// `cluster.tls.*`; none: nodes talk in the clear.
+    pub tls: Option<TlsFiles>,
 }
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, given_name: _, advertised: _, peers, secret: _, silence_timeout } = self;
+        let Self { name, given_name: _, advertised: _, peers, secret: _, silence_timeout, tls } =
+            self;
         f.debug_struct("Cluster")
             .field("name", name)
             .field("peers", peers)
             .field("silence_timeout", silence_timeout)
+            .field("tls", tls)
             .finish_non_exhaustive()
     }
 }
@@ -407,7 +412,27 @@ impl Effective {
         let own = peers.iter().find(|peer| peer.name == node.name);
         let advertised = own.map(|peer| peer.address.clone());
         peers.retain(|peer| peer.name != node.name);
+        let path = |name: &str| self.optional(name).map(PathBuf::from);
+        let cluster_tls = ["cluster.tls.certificate", "cluster.tls.key", "cluster.tls.ca"];
+        let tls = match cluster_tls.map(path) {
+            [Some(certificate), Some(key), Some(authorities)] => Some(TlsFiles {
+                certificate,
+                key,
+                authorities,
+                mutual: self.text("cluster.tls.verify") == "required",
+            }),
+            files => {
+                let given = cluster_tls.iter().zip(&files).find(|(_, file)| file.is_some());
+                if let Some((given, _)) = given {
+                    let missing = cluster_tls.iter().zip(&files).filter(|(_, file)| file.is_none());
+                    let missing: Vec<&str> = missing.map(|(name, _)| *name).collect();
+                    complain(given, format!("{given}: needs {} too", missing.join(" and ")));
+                }
+                None
+            }
+        };
         let cluster = Cluster {
+            tls,
             name: self.optional("cluster.name").unwrap_or_else(|| node.name.clone()),
             given_name: self.text("cluster.name"),
             advertised,
@@ -461,7 +486,6 @@ impl Effective {
             }
         }
 
-        let path = |name: &str| self.optional(name).map(PathBuf::from);
         let tls = Tls {
             certificate: path("tls.certificate"),
             key: path("tls.key"),

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use e2e::broker::Broker;
+use e2e::client::topology::DURABLE;
+use e2e::cluster::{self, Cluster, quorum};
 use e2e::node::{Setup, free_port};
 use e2e::wait::until;
 
@@ -100,4 +102,56 @@ fn tls_with_client_certificates_and_reload() {
     std::fs::rename(directory.join("next.pem"), directory.join("server.pem")).unwrap();
     until("the new certificate is served", || works("serial") != before);
     works("plain");
+}
+
+#[test]
+fn nodes_talk_over_tls_and_only_to_nodes_with_a_certificate() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    if !openssl(
+        directory,
+        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority",
+    ) {
+        return;
+    }
+    certificate(directory, "node", "node");
+    let path = |name: &str| directory.join(name).display().to_string();
+    let exchange = |from: &str| {
+        for file in ["key", "pem"] {
+            std::fs::copy(path(&format!("{from}.{file}")), path(&format!("third.{file}"))).unwrap();
+        }
+    };
+    exchange("node");
+    let mut cluster = cluster::Setup::new()
+        .set("cluster.tls.certificate", path("node.pem"))
+        .set("cluster.tls.key", path("node.key"))
+        .set("cluster.tls.ca", path("ca.pem"))
+        .set_on(2, "cluster.tls.certificate", path("third.pem"))
+        .set_on(2, "cluster.tls.key", path("third.key"))
+        .start();
+    let mut client = cluster.channel(0);
+    client.queue(1, "q", DURABLE, &quorum()).unwrap();
+    client.confirm_select(1).unwrap();
+    client.put(1, "q", "x").unwrap();
+    assert_eq!(client.confirms(1, 1).unwrap().acked().len(), 1);
+    assert_eq!(cluster.channel(2).get_soon(1, "q").text(), "x");
+    // The third one comes back with a certificate that it has made itself. It knows the secret.
+    cluster.kill(2);
+    openssl(
+        directory,
+        "req -x509 -newkey rsa:2048 -nodes -keyout own.key -out own.pem -days 2 -subj /CN=own",
+    );
+    exchange("own");
+    cluster.run(2);
+    until("it is refused", || cluster.nodes[0].log().contains("TLS: "));
+    let running = |cluster: &Cluster| {
+        let nodes = cluster.api(0).json("nodes");
+        nodes.as_array().unwrap().iter().filter(|node| node["running"] == true).count()
+    };
+    assert_eq!(running(&cluster), 2);
+    // With one of the authority it is let in, without a restart.
+    exchange("node");
+    cluster.await_formed();
+    assert_eq!(running(&cluster), 3);
+    assert_eq!(cluster.channel(2).depth(1, "q").unwrap().messages, 0);
 }

@@ -101,7 +101,7 @@ pub const KEYS: &[Key] = &[
         Kind::Address,
         "\"127.0.0.1:25672\"",
         "Where the other nodes of the cluster connect; open only if cluster.peers names others.\n\
-         What they say to each other is not encrypted: keep it on a private network.",
+         What they say to each other is encrypted only with cluster.tls: without, keep it on a private network.",
     ),
     key(
         "cluster.name",
@@ -133,6 +133,32 @@ pub const KEYS: &[Key] = &[
         "\"2s\"",
         "A node that is not heard for so long counts as down, and others lead what it led.\n\
          One whose process has ended is noticed at once.",
+    ),
+    key(
+        "cluster.tls.certificate",
+        TEXT_OR_NONE,
+        "\"\"",
+        "PEM file with the certificate that this node shows other nodes, and its chain. With it nodes talk over TLS, and\n\
+         all of them must. It has to be good for the host in cluster.peers. Read again when it changes.",
+    ),
+    key(
+        "cluster.tls.key",
+        TEXT_OR_NONE,
+        "\"\"",
+        "PEM file with that certificate's private key, not encrypted. Read again when it changes.",
+    ),
+    key(
+        "cluster.tls.ca",
+        TEXT_OR_NONE,
+        "\"\"",
+        "PEM file with the authorities that sign the nodes' certificates. Read again when it changes.",
+    ),
+    key(
+        "cluster.tls.verify",
+        Kind::OneOf(&["none", "required"]),
+        "\"required\"",
+        "Certificates of nodes that connect: \"required\" refuses those without one (the cluster's secret is needed\n\
+         all the same), \"none\" asks for none.",
     ),
     key(
         "quorum_queue.initial_group_size",

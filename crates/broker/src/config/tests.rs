@@ -200,6 +200,10 @@ fn keys_that_do_not_fit_together_are_refused() {
         &["node.toml:1: cluster.peers: \"leveret\" is not \"NAME@ADDRESS:PORT\""],
     );
     check_refused(
+        "cluster.tls.key = \"k\"\n",
+        &["node.toml:1: cluster.tls.key: needs cluster.tls.certificate and cluster.tls.ca too"],
+    );
+    check_refused(
         "listeners.amqps = \"0.0.0.0:5671\"\ntls.verify = \"required\"\n",
         &[
             "node.toml:1: listeners.amqps: needs tls.certificate and tls.key",

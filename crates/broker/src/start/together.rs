@@ -155,7 +155,7 @@ async fn bind(opened: &Opened) -> Result<Arc<Links>, StartError> {
             .collect(),
         silence_timeout: config.cluster.silence_timeout,
         queue_bytes_max: QUEUE_BYTES_MAX,
-        tls: None,
+        tls: config.cluster.tls.clone(),
     };
     let links = Links::bind(options)
         .await
