@@ -15,6 +15,7 @@ pub(crate) mod channel;
 mod fabric;
 pub(crate) mod formation;
 pub(crate) mod identity;
+pub(crate) mod lanes;
 pub(crate) mod member;
 pub(crate) mod proposal;
 pub(crate) mod proposer;
@@ -45,6 +46,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::cluster::formation::{Query, Standing};
+use crate::cluster::lanes::Lanes;
 use crate::cluster::member::Part;
 use crate::cluster::proposer::Proposer;
 use crate::cluster::transport::Road;
@@ -74,6 +76,8 @@ pub(crate) struct Cluster {
     pub(crate) name: String,
     pub(crate) host: Host,
     pub(crate) road: Road,
+    /// The way of what must not be lost as long as a node is connected.
+    lanes: Arc<Lanes<Road>>,
     /// `None`: the node is on its own.
     pub(crate) group: Option<Group>,
     /// Nodes that are connected.
@@ -168,6 +172,7 @@ impl Cluster {
             me,
             name: name.to_owned(),
             host,
+            lanes: Arc::new(Lanes::new(road.clone())),
             road,
             group,
             up: Mutex::default(),
@@ -374,7 +379,7 @@ impl Handler for Ends {
 }
 
 impl Cluster {
-    fn on_up(self: &Arc<Self>, peer: &Identity) {
+    fn on_up(&self, peer: &Identity) {
         tracing::info!(node = %peer.name, id = %peer.id, boot = peer.boot, "connected with a node");
         self.up.lock().insert(peer.id, peer.clone());
         self.host.on_up(peer.id);
@@ -398,6 +403,7 @@ impl Cluster {
         let node = peer.id;
         tracing::warn!(node = %peer.name, id = %node, %why, "lost a node");
         self.up.lock().remove(&node);
+        self.lanes.lost(node);
         self.heard.lock().retain(|_, leader| leader.node != node);
         self.pressure.elsewhere(node, Alarms::default());
         self.host.on_down(node);

@@ -4,10 +4,13 @@
 mod bench;
 mod replicated_topology;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use amq_protocol_types::AMQPValue;
 use amqp::request::{Outcome, QueueDeclare, Reply, Request};
+use journal::op::{Class, Head, Op, Payload};
+use model::id::Seq;
 use tokio::sync::oneshot;
 
 use crate::gateway::declare::delete_command;
@@ -56,7 +59,7 @@ async fn a_message_got_for_somebody_who_waits_no_more_comes_back() {
     let mut client = bench.client().await;
     client.declare(queue("q")).await;
     client.publish("q", true, b"x");
-    let node = std::sync::Arc::clone(&bench.started.node);
+    let node = Arc::clone(&bench.started.node);
     let mut gone = crate::gateway::Gateway::for_operator(node, "guest", "/").expect("he may");
     {
         let get = Request::Get { channel: 1, queue: "q".into(), no_ack: false };
@@ -181,7 +184,7 @@ async fn a_stop_in_the_middle_of_deletions_is_clean() {
         client.declare(QueueDeclare { auto_delete: true, ..queue(&name) }).await;
         client.consume(&name, false, 1).await;
     }
-    let journal = std::sync::Arc::downgrade(&bench.started.node.journal);
+    let journal = Arc::downgrade(&bench.started.node.journal);
     // All consumers end, and the janitor gets 50 queues to delete while the shard stops.
     drop(client);
     let bench = bench.restart().await;
@@ -258,4 +261,25 @@ async fn dead_messages_outlive_their_queue() {
     // Each look is a turn of the shard.
     let all = async { while bench.view("dead").await.ready < COUNT {} };
     tokio::time::timeout(Duration::from_mins(1), all).await.expect("all of them arrive");
+}
+
+#[tokio::test]
+async fn a_start_ends_at_a_command_that_cannot_be_carried_out_again() {
+    let bench = Bench::start();
+    let node = Arc::clone(&bench.started.node);
+    let seq = node.topology.applied() + 1;
+    // As if what it is about had been lost before it.
+    let payload = Payload::Bytes(metadata::command::Command::ForgetNode { id: 99 }.encode());
+    let (stream, class) = (crate::topology::STREAM, Class::Vital);
+    let put = Op::Put { stream, seq: Seq(seq), class, head: Head::default(), payload };
+    node.journal.submit(vec![put]);
+    let config = node.config.clone();
+    drop(node);
+    let Bench { started, folder: _folder } = bench;
+    started.stop(Duration::from_secs(10)).await;
+    let error = crate::start::start(config, None).expect_err("it is refused").to_string();
+    let beginning =
+        format!("metadata command {seq} was accepted when it was made and cannot be carried out");
+    assert!(error.starts_with(&beginning), "{error}");
+    assert!(error.contains("no node"), "it says why: {error}");
 }

@@ -355,6 +355,12 @@ impl Topology {
         }
     }
 
+    /// How many commands of the journal, or entries of the group's log, are in the state.
+    #[cfg(test)]
+    pub(crate) fn applied(&self) -> u64 {
+        self.inner.lock().applied
+    }
+
     /// The state after everything that was committed, for the group's checkpoint.
     pub(crate) fn checkpoint(&self) -> Bytes {
         let inner = self.inner.lock();

@@ -68,6 +68,8 @@ struct State {
     purged: Option<(LogId, Seq)>,
     committed: Option<(LogId, Seq)>,
     checkpoint: Option<(LogId, Seq)>,
+    /// Bytes of the last checkpoint that this start has stored.
+    image: u64,
     /// The index of the first slot.
     first: u64,
     slots: VecDeque<Slot>,
@@ -199,6 +201,7 @@ impl GroupLog {
             purged: recovered.purged,
             committed,
             checkpoint,
+            image: 0,
             first,
             held_from: first + slots.len() as u64,
             slots,
@@ -433,7 +436,8 @@ impl GroupLog {
         }
         let limits = &self.disk.limits;
         let is_due = index.saturating_sub(state.asked) >= limits.checkpoint_entries
-            || state.grown >= limits.checkpoint_bytes;
+            // A large state is not written more often than as much again has come in.
+            || state.grown >= limits.checkpoint_bytes.max(state.image);
         if is_due {
             (state.asked, state.grown) = (index, 0);
         }
@@ -543,6 +547,7 @@ impl GroupLog {
     ) -> io::Result<()> {
         let Some(id) = meta.last_log_id else { return Ok(()) };
         let payload = checkpoint::encode(meta, state);
+        let image = payload.len() as u64;
         // It names bodies in entries, which may wait for room while it does not.
         let entries = self.state.lock().slot(id.index).map_or(Lsn(0), |slot| slot.lsn);
         self.disk.watermark.reached(Until::Durable, entries).await?;
@@ -556,6 +561,7 @@ impl GroupLog {
         // Only now can it be read. One that came from another node meanwhile is newer.
         let old = {
             let mut state = self.state.lock();
+            state.image = image;
             match state.checkpoint {
                 Some((newer, _)) if newer > id => position,
                 _ => match state.checkpoint.replace((id, position)) {
@@ -588,6 +594,7 @@ impl GroupLog {
             let before = first.map_or(state.next, |first| first.0);
             let position = state.take_position();
             ops.push(self.put(position, &Head::Checkpoint(id), payload));
+            state.image = image.len() as u64;
             let old = state.checkpoint.replace((id, position)).map(|(_, at)| at);
             ops.extend(old.map(|at| Op::Release { stream: self.stream, first: at, last: at }));
             // The few records that still count move behind, so that one range releases the rest.

@@ -47,8 +47,9 @@ pub struct Options {
     /// How many bytes of entries all groups may keep in memory beyond need, for followers that
     /// are a little behind. Default 64 MiB.
     pub tail_bytes: usize,
-    /// How many entries, or bytes of them, come between two checkpoints of a group. Default 16,384
-    /// and 64 MiB.
+    /// How many entries, or bytes of them, come between two checkpoints of a group: that is what
+    /// its log may take on the disk beyond what is alive. Default 16,384 and 16 MiB; but not fewer
+    /// bytes than the last checkpoint has.
     pub checkpoint_entries: u64,
     /// See `checkpoint_entries`.
     pub checkpoint_bytes: u64,
@@ -66,7 +67,7 @@ impl Options {
             me,
             tail_bytes: 64 << 20,
             checkpoint_entries: 16_384,
-            checkpoint_bytes: 64 << 20,
+            checkpoint_bytes: 16 << 20,
             keep_entries: 1024,
             keep_bytes: 8 << 20,
         }

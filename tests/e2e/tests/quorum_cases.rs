@@ -374,7 +374,6 @@ fn flow(cluster: &Cluster, queue: &str, total: usize) -> u64 {
 }
 
 #[test]
-#[ignore = "its consumer falls behind, and what waits is alive; not told apart from growth yet"]
 fn case_064_and_114_one_old_message_does_not_pin_the_disk_not_even_after_a_restart() {
     let (mut cluster, mut client) = three();
     declare(&cluster, "q", &quorum());
@@ -650,6 +649,33 @@ fn case_103_declare_consume_delete_leaves_no_files_open() {
     for (node, before) in files.into_iter().enumerate() {
         let after = cluster.node(node).descriptors();
         assert!(after <= before + 5, "{}: {before} before, {after} after", name(node));
+    }
+}
+
+#[test]
+fn case_105_metrics_per_object_are_well_formed() {
+    let (mut cluster, mut client) = three();
+    for queue in ["one", "two", "t\"h\\ree"] {
+        declare(&cluster, queue, &quorum());
+        put(&cluster, queue, 10);
+    }
+    client.queue(1, "classic", DURABLE, &table! {}).unwrap();
+    client.consume(1, "one", "c").unwrap();
+    client.deliveries(1, 10).unwrap();
+    for node in 0..3 {
+        let metrics = e2e::http::Api::new(cluster.node(node).metrics).anonymous();
+        for path in
+            ["/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_coarse_metrics"]
+        {
+            let answer = metrics.request("GET", path, None).unwrap();
+            assert_eq!(answer.status, 200, "{path}");
+            let families = e2e::exposition::check(&answer.text())
+                .unwrap_or_else(|wrong| panic!("{}{path}: {wrong}", name(node)));
+            assert!(!families.is_empty(), "{path}");
+            if path == "/metrics/per-object" && node == 0 {
+                assert_eq!(families.get("rabbitmq_queue_messages_ready"), Some(&3), "{families:?}");
+            }
+        }
     }
 }
 

@@ -32,26 +32,11 @@ impl Cluster {
     }
 
     /// Tells a node which alarms are on now.
-    pub(super) fn tell_alarms(self: &Arc<Self>, to: NodeId) {
-        {
-            // The last word that is sent is the one that counts.
-            let _in_order = self.alarm_word.lock();
-            let word = encode(self.pressure.alarms());
-            if self.road.send(to, channel::ALARMS, word) {
-                return;
-            }
-        }
-        // It is lost, and hears of it when it is back; or too much waits for it already.
-        let Some(links) = self.road.links().map(Arc::clone) else { return };
-        let cluster = Arc::downgrade(self);
-        tokio::spawn(async move {
-            links.room(to).await;
-            if let Some(cluster) = cluster.upgrade()
-                && cluster.up.lock().contains_key(&to)
-            {
-                cluster.tell_alarms(to);
-            }
-        });
+    pub(super) fn tell_alarms(&self, to: NodeId) {
+        // The last word that is sent is the one that counts.
+        let _in_order = self.alarm_word.lock();
+        // Who is lost hears of it when it is back.
+        self.lanes.send(to, channel::ALARMS, encode(self.pressure.alarms()));
     }
 
     /// Another node says which of its alarms are on.

@@ -23,6 +23,8 @@ use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::shard::command::{Batch, Command};
 
+/// A notice of more bytes is sent in parts, for a frame holds up what is behind it and has a limit.
+const NOTICE_BYTES: usize = 4 << 20;
 /// Bytes of one announcement.
 const ANNOUNCEMENT: usize = 24;
 /// How often, and for how long, a new member looks whether its group has been founded.
@@ -54,25 +56,19 @@ impl Fabric for Cluster {
         let mut out = BytesMut::with_capacity(8 + batch.len());
         out.put_u64_le(queue.0);
         out.put_slice(&batch);
-        let message = out.freeze();
-        if self.road.send(to, channel::ORDERS, message.clone()) {
-            return;
-        }
-        // If it is not connected the shards have heard so. Else too much waits already: this batch
-        // goes when there is room, and if another one has overtaken it, the leader misses its
-        // numbers and asks for them.
-        let road = self.road.clone();
-        tokio::spawn(async move {
-            if let Some(links) = road.links() {
-                links.room(to).await;
-                road.send(to, channel::ORDERS, message);
-            }
-        });
+        // If it is not connected the shards have heard so.
+        self.lanes.send(to, channel::ORDERS, out.freeze());
     }
 
     fn notice(&self, to: NodeId, notice: &Notice) {
-        // Who misses it asks again, since its numbers do not go on.
-        self.road.send(to, channel::NOTICES, notice.encode());
+        // If it is not connected it has let go of what it had, and asks again when it is back.
+        if notice.weight() <= NOTICE_BYTES {
+            self.lanes.send(to, channel::NOTICES, notice.encode());
+            return;
+        }
+        for part in notice.parts(NOTICE_BYTES) {
+            self.lanes.send(to, channel::NOTICES, part.encode());
+        }
     }
 
     fn propose(&self, queue: QueueId, entry: Bytes) -> bool {
@@ -84,7 +80,7 @@ impl Fabric for Cluster {
         self.heard.lock().remove(&queue);
         let bytes = encode([(queue, leader)].into_iter());
         for peer in self.connected() {
-            self.road.send(peer.id, channel::ANNOUNCEMENTS, bytes.clone());
+            self.lanes.send(peer.id, channel::ANNOUNCEMENTS, bytes.clone());
         }
     }
 
@@ -180,7 +176,7 @@ impl Cluster {
         let leads: Vec<(QueueId, Leader)> =
             self.leads.lock().iter().map(|(queue, leader)| (*queue, *leader)).collect();
         for some in leads.chunks(ANNOUNCEMENTS) {
-            self.road.send(to, channel::ANNOUNCEMENTS, encode(some.iter().copied()));
+            self.lanes.send(to, channel::ANNOUNCEMENTS, encode(some.iter().copied()));
         }
     }
 

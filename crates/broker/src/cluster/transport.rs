@@ -12,6 +12,7 @@ use peer::outbox::NotSent;
 use quorum::member::{Boxed, NotConnected, RequestError, Transport};
 
 use crate::cluster::channel;
+use crate::cluster::lanes::Way;
 
 /// The links, once there are any. A node on its own has none.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +42,18 @@ impl Road {
         within: Duration,
     ) -> Option<Bytes> {
         self.links()?.request(to, channel, payload, within).await.ok()
+    }
+}
+
+impl Way for Road {
+    fn take(&self, to: NodeId, channel: u8, payload: Bytes) -> Result<(), NotSent> {
+        self.links().ok_or(NotSent::NotConnected)?.send(to, channel, payload)
+    }
+
+    async fn room(&self, to: NodeId) {
+        if let Some(links) = self.links() {
+            links.room(to).await;
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use crate::shard::outboxes::Outboxes;
 
 /// Most orders, and bytes of them, in one batch to the leader.
 const BATCH_ORDERS: usize = 4096;
+const BATCH_BYTES: usize = 2 << 20;
 
 /// Without any answer for so long, what is under way is sent again.
 const RESEND: u64 = 5000;
@@ -283,7 +284,9 @@ impl Client {
     pub(crate) fn batch(&mut self) -> Option<(Leader, Bytes)> {
         let leader = self.leader?;
         let me = self.me;
-        let (first, pending) = self.courier.send(BATCH_ORDERS)?;
+        let (first, pending) = self
+            .courier
+            .send_within(BATCH_ORDERS, BATCH_BYTES, |pending| pending.order.weight())?;
         let mut weight = 28;
         let pending: Vec<&Order> = pending.map(|pending| &pending.order).collect();
         weight += pending.iter().map(|order| order.weight()).sum::<usize>();

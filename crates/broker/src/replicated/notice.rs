@@ -91,9 +91,36 @@ mod kind {
 }
 
 impl Notice {
+    /// About what its items weigh when they are encoded, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        self.items.iter().map(Item::weight).sum()
+    }
+
+    /// The same as several notices in this order, none with more items than one that exceeds
+    /// `most` bytes. What it says of orders is in the first, with everything that this concerns.
+    pub(crate) fn parts(&self, most: usize) -> Vec<Self> {
+        let (concerned, rest): (Vec<Item>, Vec<Item>) =
+            self.items.iter().cloned().partition(|item| matches!(item, Item::Refused { .. }));
+        let Self { queue, term, boot, upto, expected, .. } = *self;
+        let mut parts = vec![Self { queue, term, boot, upto, expected, items: concerned }];
+        let mut weight = most;
+        for item in rest {
+            weight += item.weight();
+            match parts.last_mut() {
+                Some(part) if weight <= most => part.items.push(item),
+                _ => {
+                    weight = item.weight();
+                    let items = vec![item];
+                    parts.push(Self { queue, term, boot, upto: 0, expected: 0, items });
+                }
+            }
+        }
+        parts
+    }
+
     /// Writes it.
     pub(crate) fn encode(&self) -> Bytes {
-        let weight: usize = self.items.iter().map(Item::weight).sum();
+        let weight = self.weight();
         let mut out = BytesMut::with_capacity(40 + weight);
         for number in [self.queue.0, self.term, self.boot, self.upto, self.expected] {
             out.put_u64_le(number);
@@ -273,6 +300,40 @@ fn message(bytes: Bytes) -> Result<Message, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_notice_is_sent_in_parts_that_mean_the_same() {
+        let deliver = |seq: u64, bytes: usize| Item::Deliver {
+            consumer: ConsumerId(9),
+            seq: Seq(seq),
+            redelivered: false,
+            again: false,
+            message: Message::from_parts("", "key", &[0, 0], &vec![0; bytes]),
+        };
+        let items = vec![
+            deliver(1, 400),
+            Item::Refused { number: 76 },
+            deliver(2, 400),
+            deliver(3, 5000),
+            Item::Attached { number: 8 },
+            Item::Refused { number: 77 },
+        ];
+        let notice = Notice { queue: QueueId(16), term: 2, boot: 5, upto: 77, expected: 78, items };
+        let parts = notice.parts(1000);
+        let heads: Vec<_> = parts.iter().map(|part| (part.upto, part.expected)).collect();
+        assert_eq!(heads, [(77, 78), (0, 0), (0, 0), (0, 0)]);
+        let bytes = |notice: &Notice| notice.encode();
+        assert!(
+            parts.iter().all(|part| (part.queue, part.term, part.boot)
+                == (notice.queue, notice.term, notice.boot))
+        );
+        assert!(parts.iter().all(|part| part.weight() <= 1000 || part.items.len() == 1));
+        // All refusals first, the rest in order.
+        let ordered = [1, 5, 0, 2, 3, 4].map(|at: usize| notice.items[at].clone()).to_vec();
+        let ordered = bytes(&Notice { items: ordered, ..notice });
+        let items = parts.into_iter().flat_map(|part| part.items).collect();
+        assert_eq!(bytes(&Notice { items, ..notice }), ordered);
+    }
 
     #[test]
     fn what_is_written_is_read() {

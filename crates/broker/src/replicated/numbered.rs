@@ -115,6 +115,24 @@ impl<T> Courier<T> {
         Some((self.first + from as u64, self.waiting.range(from..to)))
     }
 
+    /// The same within a budget of bytes, which one alone may exceed.
+    pub(crate) fn send_within(
+        &mut self,
+        most: usize,
+        budget: usize,
+        weigh: impl Fn(&T) -> usize,
+    ) -> Option<(u64, impl ExactSizeIterator<Item = &T>)> {
+        let mut weight = 0;
+        let fits = self.waiting.range(self.sent.min(self.waiting.len())..).take(most);
+        let fits = fits.take_while(|item| {
+            let is_first = weight == 0;
+            weight += weigh(item);
+            is_first || weight <= budget
+        });
+        let count = fits.count();
+        self.send(count)
+    }
+
     /// The number that the next one gets.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.waiting.len() as u64
@@ -194,6 +212,24 @@ mod tests {
         ledger.forget_before(next);
         assert_eq!((ledger.last(ME), ledger.last(next)), (0, 1));
         assert_eq!(Ledger::restore(ledger.entries()), ledger);
+    }
+
+    #[test]
+    fn a_batch_keeps_to_its_budget_unless_one_alone_exceeds_it() {
+        let mut courier = Courier::default();
+        for weight in [3, 4, 3, 12, 1, 1, 1] {
+            courier.push(weight);
+        }
+        let mut next = || {
+            let (first, batch) = courier.send_within(2, 10, |weight| *weight)?;
+            Some((first, batch.copied().collect::<Vec<usize>>()))
+        };
+        assert_eq!(next(), Some((1, vec![3, 4])), "two at most");
+        assert_eq!(next(), Some((3, vec![3])));
+        assert_eq!(next(), Some((4, vec![12])));
+        assert_eq!(next(), Some((5, vec![1, 1])));
+        assert_eq!(next(), Some((7, vec![1])));
+        assert_eq!(next(), None);
     }
 
     #[derive(Debug, Clone)]

@@ -150,10 +150,10 @@ pub fn journal(families: &mut Families, node: &NodeStats) {
         "Total number of I/O sync operations",
         journal.syncs,
     );
-    families.gauges(
+    families.counter_of(
         "rabbitmq_io_sync_time_seconds_total",
         "Total I/O sync time",
-        [(vec![], float(journal.sync_micros) / 1e6)],
+        float(journal.sync_micros) / 1e6,
     );
     families.counter(
         "leveret_journal_records_total",

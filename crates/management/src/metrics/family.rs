@@ -41,6 +41,15 @@ impl Families {
         self.counters(name, help, [(vec![], value)]);
     }
 
+    /// Adds a counter without labels that counts in parts.
+    pub fn counter_of(&mut self, name: &str, help: &str, value: f64) {
+        let mut counter = Counter::default();
+        counter.set_value(value);
+        let mut metric = Metric::default();
+        metric.set_counter(counter);
+        self.push(name, help, MetricType::COUNTER, vec![metric]);
+    }
+
     /// Adds a gauge with one line per item.
     pub fn gauges<'a>(
         &mut self,

@@ -2,7 +2,7 @@
 
 use crate::group::GroupId;
 use crate::grouplog::storage::Store;
-use crate::grouplog::{Disk, GroupLog};
+use crate::grouplog::{Disk, GroupLog, Limits};
 use crate::recovered::Recovered;
 use crate::seat::Seat;
 use crate::tail::Tail;
@@ -21,12 +21,21 @@ fn open(log: &Arc<MemoryLog>, tail: usize) -> Store {
     open_recovered(log, tail, log.recovered(GROUP.stream()))
 }
 
-fn open_recovered(log: &Arc<MemoryLog>, tail: usize, mut recovered: Recovered) -> Store {
+fn open_recovered(log: &Arc<MemoryLog>, tail: usize, recovered: Recovered) -> Store {
+    open_limited(log, tail, recovered, LIMITS)
+}
+
+fn open_limited(
+    log: &Arc<MemoryLog>,
+    tail: usize,
+    mut recovered: Recovered,
+    limits: Limits,
+) -> Store {
     recovered.check();
     assert_eq!(recovered.damage(), None);
     let watermark = log.watermark();
     let tail = Arc::new(Tail::new(tail));
-    let disk = Disk { log: Arc::clone(log) as _, watermark, tail, limits: LIMITS };
+    let disk = Disk { log: Arc::clone(log) as _, watermark, tail, limits };
     let seat = Arc::new(Seat::new(NodeId(1), Recorder::new(), 0));
     Store(Arc::new(GroupLog::new(GROUP.stream(), Class::Bulk, disk, seat, recovered)))
 }
@@ -47,6 +56,30 @@ async fn ids(store: &mut Store) -> Vec<(u64, u64)> {
         assert_eq!(*found, entry(found.log_id.leader_id.term, found.log_id.index));
     }
     entries.iter().map(|entry| (entry.log_id.leader_id.term, entry.log_id.index)).collect()
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_due_when_the_log_has_grown_by_enough_and_by_as_much_as_the_last_one() {
+    let log = MemoryLog::new();
+    let limits = Limits { checkpoint_bytes: 100, ..LIMITS };
+    let mut store = open_limited(&log, 1 << 20, log.recovered(GROUP.stream()), limits);
+    let mut next = 0;
+    let mut entries_until_due = async |store: &mut Store| {
+        let begin = next;
+        loop {
+            append(store, 1, next..next + 1).await;
+            next += 1;
+            if store.0.applied(next - 1) {
+                return next - begin;
+            }
+        }
+    };
+    let few = entries_until_due(&mut store).await;
+    assert!(entries_until_due(&mut store).await <= few);
+    let meta = SnapshotMeta { last_log_id: Some(log_id(1, 3)), ..SnapshotMeta::default() };
+    store.0.save_checkpoint(&meta, &Bytes::from(vec![0; 1000])).await.unwrap();
+    let more = entries_until_due(&mut store).await;
+    assert!(more > 5 * few, "{more} entries, {few} for a small state");
 }
 
 #[tokio::test]
