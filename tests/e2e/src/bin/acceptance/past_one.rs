@@ -1,6 +1,7 @@
 //! B6: one message of a quorum queue stays unacknowledged while gigabytes flow past it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use e2e::client::confirms::Confirms;
@@ -14,6 +15,11 @@ use crate::{Verdict, mib};
 const WINDOW: usize = 1000;
 /// Deliveries in flight.
 const PREFETCH: u16 = 2000;
+/// The publisher waits when it is so far ahead of the acknowledgements: what waits in the queue is
+/// alive, and says nothing about what is not.
+const AHEAD: usize = 2 * WINDOW + PREFETCH as usize;
+/// Messages per acknowledgement.
+const STEP: usize = 100;
 
 pub(crate) fn measure(gibibytes: usize) -> Verdict {
     // The default segment size, in which the bound is stated.
@@ -40,15 +46,19 @@ pub(crate) fn measure(gibibytes: usize) -> Verdict {
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
+        let (acked, acks) = mpsc::channel();
         let consumer = scope.spawn(|| {
+            let acked = acked;
             let mut client = cluster.channel(2);
             client.qos(1, PREFETCH, false).expect("qos");
             client.consume(1, "q", "c").expect("consumes");
             for n in 1..=total {
                 let message = client.delivery(1).expect("a delivery");
-                if n % 100 == 0 || n == total {
+                if n.is_multiple_of(STEP) || n == total {
                     client.ack(1, message.tag, true).expect("acks");
                     client.flush().expect("flushes");
+                    // The publisher may have no use for it any more.
+                    acked.send(()).ok();
                 }
             }
             client.sync(1).expect("the last ack is seen");
@@ -59,7 +69,11 @@ pub(crate) fn measure(gibibytes: usize) -> Verdict {
         let mut confirms = Confirms::default();
         for n in 1..=total {
             publisher.put(1, "q", &body).expect("publishes");
-            if n > WINDOW && n.is_multiple_of(100) {
+            if n > AHEAD && n.is_multiple_of(STEP) {
+                publisher.flush().expect("flushes");
+                acks.recv().expect("the consumer goes on");
+            }
+            if n > WINDOW && n.is_multiple_of(STEP) {
                 publisher.await_confirms(1, &mut confirms, n - WINDOW).expect("confirmed");
                 confirms.forget();
             }
@@ -71,7 +85,7 @@ pub(crate) fn measure(gibibytes: usize) -> Verdict {
     let peaks: Vec<u64> = peaks.into_iter().map(AtomicU64::into_inner).collect();
     // Live: the held one, what waits between publisher and consumer, and the tail of the log that is
     // kept for members that lag.
-    let live = (2 * WINDOW as u64 + u64::from(PREFETCH)) * 1100 + (8 << 20);
+    let live = AHEAD as u64 * 1100 + (8 << 20);
     let bound = 3 * live + 6 * segment;
     let peak = peaks.iter().copied().max().unwrap_or_default();
     let shown: Vec<String> = peaks.iter().map(|peak| mib(*peak)).collect();
