@@ -557,7 +557,8 @@ impl GroupLog {
             let ops = vec![self.put(position, &Head::Checkpoint(id), payload)];
             (position, self.submit(&state, ops))
         };
-        self.disk.watermark.reached(Until::Vital, lsn).await?;
+        // It waits for room like any put of its size, and what is vital goes past it.
+        self.disk.watermark.reached(Until::Durable, lsn).await?;
         // Only now can it be read. One that came from another node meanwhile is newer.
         let old = {
             let mut state = self.state.lock();
@@ -575,7 +576,8 @@ impl GroupLog {
     }
 
     /// Stores a checkpoint that came from another node, whose bodies lie in records from `first`
-    /// on, the last put by `stored`, and forgets every record before that; durable when it returns.
+    /// on, the last put by `stored`; durable when it returns. Then it forgets every record before
+    /// `first`: what is released goes past a checkpoint that waits for room on a full disk.
     pub(crate) async fn save_arrived(
         &self,
         meta: &SnapshotMeta,
@@ -587,16 +589,13 @@ impl GroupLog {
         // The bodies may wait for room while the checkpoint does not.
         self.disk.watermark.reached(Until::Durable, stored).await?;
         let payload = checkpoint::encode(meta, image);
-        let lsn = {
+        let (before, position, lsn) = {
             let mut state = self.state.lock();
             let state = &mut *state;
             let mut ops = Vec::new();
             let before = first.map_or(state.next, |first| first.0);
             let position = state.take_position();
             ops.push(self.put(position, &Head::Checkpoint(id), payload));
-            state.image = image.len() as u64;
-            let old = state.checkpoint.replace((id, position)).map(|(_, at)| at);
-            ops.extend(old.map(|at| Op::Release { stream: self.stream, first: at, last: at }));
             // The few records that still count move behind, so that one range releases the rest.
             if let Some((vote, at)) = &mut state.vote {
                 *at = Seq(state.next);
@@ -613,17 +612,27 @@ impl GroupLog {
                 ops.push(self.put(*at, &Head::Purged(*purged), Bytes::new()));
                 state.next += 1;
             }
-            // Entries after the checkpoint, if the log has any, stay where they are.
-            let kept = state.slots.partition_point(|slot| slot.position.0 < before);
-            let kept_from = state.slots.iter().take(kept);
-            let beyond = kept_from.zip(state.first..).find(|(_, index)| *index > id.index);
-            let end = beyond.map_or(before, |(slot, _)| slot.position.0);
-            if end > 1 {
-                ops.push(Op::Release { stream: self.stream, first: Seq(1), last: Seq(end - 1) });
-            }
-            self.submit(state, ops)
+            (before, position, self.submit(state, ops))
         };
-        self.disk.watermark.reached(Until::Vital, lsn).await
+        self.disk.watermark.reached(Until::Durable, lsn).await?;
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.image = image.len() as u64;
+        let old = state.checkpoint.replace((id, position)).map(|(_, at)| at);
+        let mut ops: Vec<Op> = Vec::new();
+        ops.extend(old.map(|at| Op::Release { stream: self.stream, first: at, last: at }));
+        // Entries after the checkpoint, if the log has any, stay where they are.
+        let kept = state.slots.partition_point(|slot| slot.position.0 < before);
+        let kept_from = state.slots.iter().take(kept);
+        let beyond = kept_from.zip(state.first..).find(|(_, index)| *index > id.index);
+        let end = beyond.map_or(before, |(slot, _)| slot.position.0);
+        if end > 1 {
+            ops.push(Op::Release { stream: self.stream, first: Seq(1), last: Seq(end - 1) });
+        }
+        if !ops.is_empty() {
+            self.submit(state, ops);
+        }
+        Ok(())
     }
 
     fn put(&self, seq: Seq, head: &Head, payload: Bytes) -> Op {

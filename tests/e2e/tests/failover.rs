@@ -123,7 +123,6 @@ fn without_a_majority_publishes_are_nacked_and_all_goes_on_afterwards() {
 }
 
 #[test]
-#[ignore = "a message is in the queue twice after publishes were refused for want of a majority"]
 fn a_load_outlives_the_loss_of_two_nodes() {
     let mut cluster = Setup::new().set("quorum_queue.publish_timeout", "2s").start();
     declare(&cluster, 1, "q");

@@ -100,7 +100,6 @@ fn one_way_and_pairwise_cuts_heal() {
 }
 
 #[test]
-#[ignore = "now and then the order of deliveries breaks when a connection between nodes does"]
 fn connections_between_nodes_that_break_are_made_anew() {
     let mut cluster = Setup::new().proxied().start();
     declare(&cluster, 0, "q");

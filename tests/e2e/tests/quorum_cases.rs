@@ -541,7 +541,6 @@ fn case_069_a_wiped_node_rejoins_without_a_ghost() {
 }
 
 #[test]
-#[ignore = "now and then the order of deliveries breaks at a change of leader"]
 fn case_070_rolling_restart_under_load() {
     let (mut cluster, _) = three();
     declare(&cluster, "q", &quorum());

@@ -86,6 +86,15 @@ impl Containers {
         }
         if let Some(first) = names {
             let purged = index == 0;
+            // The same messages may lie in two records, if a node died while it was brought up. The
+            // log keeps its own for as long as it needs it.
+            if let Some(double) = self.by_first.remove(&first) {
+                let needed = self.log.iter_mut().find(|(_, at, _)| *at == double.position);
+                match needed.filter(|_| !double.purged) {
+                    Some((.., names)) => *names = None,
+                    None => self.free.push(double.position),
+                }
+            }
             self.by_first.insert(first, Container { position, count, live, index, purged });
         }
     }
@@ -228,6 +237,22 @@ mod tests {
         assert_eq!(containers.place(Seq(2)), Some(Place { position: Seq(12), ordinal: None }));
         containers.release(Seq(2), Seq(2));
         assert_eq!(containers.take_free(), [Seq(10), Seq(12)]);
+    }
+
+    #[test]
+    fn messages_that_lie_in_two_records_leave_both() {
+        let mut containers = Containers::default();
+        let first = Some(Seq(1));
+        containers.known(first, Record { position: Seq(3), index: 7, count: 2 }, 2);
+        containers.known(first, Record { position: Seq(9), index: 0, count: 2 }, 2);
+        assert_eq!(containers.place(Seq(1)), Some(Place { position: Seq(9), ordinal: Some(0) }));
+        containers.purged(7);
+        assert_eq!(containers.take_free(), [Seq(3)], "the log was done with it");
+        containers.release(Seq(1), Seq(2));
+        assert_eq!(containers.take_free(), [Seq(9)]);
+        containers.known(first, Record { position: Seq(11), index: 0, count: 2 }, 1);
+        containers.known(first, Record { position: Seq(12), index: 0, count: 2 }, 1);
+        assert_eq!(containers.take_free(), [Seq(11)]);
     }
 
     proptest! {

@@ -10,7 +10,8 @@ use crate::tests::support::LIMITS;
 use crate::tests::support::{MemoryLog, Recorder};
 use crate::types::{Data, Entry, Flushed, Payload, SnapshotMeta, log_id, vote};
 use bytes::Bytes;
-use journal::op::Class;
+use futures_util::FutureExt;
+use journal::op::{Class, Lsn};
 use model::id::NodeId;
 use openraft::storage::{RaftLogReader, RaftLogStorage};
 use std::sync::Arc;
@@ -109,6 +110,42 @@ async fn everything_comes_back_after_a_start() {
     assert_eq!(store.0.read_checkpoint().await.unwrap().unwrap().state, "state");
     append(&mut store, 3, 6..8).await;
     assert_eq!(ids(&mut store).await.last(), Some(&(3, 7)));
+}
+
+fn at(index: u64) -> SnapshotMeta {
+    SnapshotMeta { last_log_id: Some(log_id(1, index)), ..SnapshotMeta::default() }
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_waits_for_room_takes_no_place_before_it_has_any() {
+    for arrives in [false, true] {
+        let log = MemoryLog::new();
+        let mut store = open(&log, 1 << 20);
+        append(&mut store, 1, 0..6).await;
+        store.0.save_checkpoint(&at(2), &Bytes::from("old")).await.unwrap();
+        let before = log.positions(GROUP.stream()).len();
+        log.fill(true);
+        let (meta, state) = (at(5), Bytes::from("new"));
+        let saved = if arrives {
+            store.0.save_arrived(&meta, &state, None, Lsn(0)).now_or_never()
+        } else {
+            store.0.save_checkpoint(&meta, &state).now_or_never()
+        };
+        assert!(saved.is_none(), "there is no room");
+        let log = log.crash();
+        let mut store = open(&log, 1 << 20);
+        assert_eq!(store.0.read_checkpoint().await.unwrap().unwrap().state, "old");
+        assert_eq!(ids(&mut store).await.len(), 6);
+        assert_eq!(log.positions(GROUP.stream()).len(), before);
+        // With room it takes the place of the old one, and of the entries if it came from elsewhere.
+        if arrives {
+            store.0.save_arrived(&at(9), &state, None, Lsn(0)).await.unwrap();
+        } else {
+            store.0.save_checkpoint(&meta, &state).await.unwrap();
+        }
+        assert_eq!(store.0.read_checkpoint().await.unwrap().unwrap().state, "new");
+        assert_eq!(log.positions(GROUP.stream()).len(), if arrives { 1 } else { before });
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::recovered::Recovered;
 use crate::watermark::Watermark;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use journal::error::ReadError;
-use journal::op::{Lsn, Op, Payload};
+use journal::op::{Class, Lsn, Op, Payload};
 use model::id::{NodeId, Seq, StreamId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +38,9 @@ struct LogState {
     next: u64,
     /// Whether nothing is synced for now.
     held: bool,
+    /// Whether there is no room for bulk puts, and those that wait for it.
+    full: bool,
+    homeless: Vec<(Lsn, Op)>,
     dead: bool,
 }
 
@@ -58,17 +61,38 @@ impl MemoryLog {
         }
     }
 
+    /// Lets bulk puts wait for room, while all else goes past them, or no longer.
+    pub(crate) fn fill(&self, full: bool) {
+        let mut state = self.state.lock();
+        state.full = full;
+        let homeless = if full { Vec::new() } else { std::mem::take(&mut state.homeless) };
+        let last = homeless.last().map(|(lsn, _)| *lsn);
+        for (_, op) in homeless {
+            state.apply(op);
+        }
+        drop(state);
+        if let Some(last) = last {
+            self.watermark.advance(last);
+        }
+    }
+
     pub(crate) fn sync(&self) {
         let mut state = self.state.lock();
         let Some((last, _)) = state.waiting.last() else { return };
         let last = *last;
-        for (_, ops) in std::mem::take(&mut state.waiting) {
+        for (lsn, ops) in std::mem::take(&mut state.waiting) {
             for op in ops {
-                state.apply(op);
+                if state.full && matches!(op, Op::Put { class: Class::Bulk, .. }) {
+                    state.homeless.push((lsn, op));
+                } else {
+                    state.apply(op);
+                }
             }
         }
+        let durable = state.homeless.first().map_or(last, |(lsn, _)| Lsn(lsn.0 - 1));
         drop(state);
-        self.watermark.advance(last);
+        self.watermark.advance_vital(last);
+        self.watermark.advance(durable);
     }
 
     /// The machine dies; what was synced is in the log that it gives.
@@ -110,10 +134,11 @@ impl LogState {
 
     fn apply(&mut self, op: Op) {
         match op {
-            Op::Put { stream, seq, head, payload, .. } => {
+            Op::Put { stream, seq, class, head, payload } => {
                 let highest = self.highest.entry(stream).or_insert(Seq(0));
-                assert!(seq > *highest, "positions ascend: {seq} after {highest}");
-                *highest = seq;
+                let late = *highest >= seq;
+                assert!(!late || class == Class::Bulk, "positions ascend: {seq} after {highest}");
+                *highest = seq.max(*highest);
                 let Payload::Bytes(bytes) = payload else { panic!("groups put bytes") };
                 self.records.insert((stream, seq), (head.as_slice().to_vec(), bytes));
             }

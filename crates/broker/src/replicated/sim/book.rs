@@ -17,7 +17,8 @@ use super::world::World;
 use crate::replicated::machine::{Machine, Output};
 use crate::replicated::numbered::Sender;
 use crate::replicated::order;
-use queue::effect::Effect;
+use model::time::Timestamp;
+use queue::effect::{Effect, Reason};
 
 /// A message: who published it, and which of theirs it is.
 pub(super) type Name = (u64, u64);
@@ -52,6 +53,10 @@ struct Ledger {
     last_stored: BTreeMap<u64, u64>,
     last_delivered: BTreeMap<u64, u64>,
     assigned: BTreeSet<(ConsumerId, Seq)>,
+    /// How often each message was handed out, and when last.
+    handed: BTreeMap<Seq, (u32, Timestamp)>,
+    /// The time of the last entry, by the log.
+    stamp: Timestamp,
     /// What clients have got without the mark that somebody had it before.
     unmarked: BTreeSet<Seq>,
     leaders: BTreeMap<u64, Sender>,
@@ -72,6 +77,8 @@ impl Default for Ledger {
             last_stored: BTreeMap::new(),
             last_delivered: BTreeMap::new(),
             assigned: BTreeSet::new(),
+            handed: BTreeMap::new(),
+            stamp: Timestamp(0),
             unmarked: BTreeSet::new(),
             leaders: BTreeMap::new(),
             applied: BTreeMap::new(),
@@ -87,6 +94,10 @@ pub(super) struct Book {
     publishers: u64,
     /// Consumers that settle nothing.
     careless: BTreeSet<ConsumerId>,
+    /// So often may a message fail; 0: there is no limit.
+    limit: u32,
+    /// What comes back waits at least so long, in milliseconds.
+    delay: u64,
     /// Purges: of which queue, and until when they may have taken something.
     purges: Vec<(QueueId, u64)>,
     pub(super) tally: Tally,
@@ -104,6 +115,8 @@ pub(super) struct Tally {
     pub(super) leaders: u64,
     pub(super) installs: u64,
     pub(super) checks: u64,
+    /// Messages that failed too often.
+    pub(super) dead: u64,
 }
 
 impl Tally {
@@ -117,6 +130,7 @@ impl Tally {
         self.leaders += other.leaders;
         self.installs += other.installs;
         self.checks += other.checks;
+        self.dead += other.dead;
     }
 }
 
@@ -138,6 +152,10 @@ fn name(message: &Message) -> Option<Name> {
 }
 
 impl Book {
+    pub(super) fn new(limit: u32, delay: u64) -> Self {
+        Self { limit, delay, ..Self::default() }
+    }
+
     /// A node starts: it knows nothing yet.
     pub(super) fn started(&mut self, node: NodeId) {
         for ledger in self.queues.values_mut() {
@@ -247,6 +265,9 @@ impl Book {
         let mut outputs = Vec::new();
         let ledger = self.queues.entry(id).or_default();
         if !payload.is_empty() {
+            if let Ok((stamp, _)) = order::read_entry(payload.clone()) {
+                ledger.stamp = ledger.stamp.max(stamp);
+            }
             let applied = ledger.machine.apply(payload.clone(), &mut outputs);
             applied.map_err(|error| format!("entry {index}: {error}"))?;
         }
@@ -274,7 +295,7 @@ impl Book {
             }
             Output::Effect(Effect::Deliver { consumer, seq, redelivered, .. }) => {
                 ledger.assigned.insert((consumer, seq));
-                Self::delivers(ledger, seq, redelivered)?;
+                Self::delivers(ledger, seq, redelivered, self.delay)?;
                 if self.careless.contains(&consumer)
                     && let Some(name) = ledger.by_seq.get(&seq).copied()
                 {
@@ -282,7 +303,8 @@ impl Book {
                 }
             }
             Output::Got(got) if !ledger.gone.contains(&got.seq) => {
-                Self::delivers(ledger, got.seq, true)?;
+                // The answer may be one that was given before.
+                Self::delivers(ledger, got.seq, true, 0)?;
             }
             Output::Effect(Effect::Release { first, last }) => {
                 for seq in (first.0..=last.0).map(Seq) {
@@ -299,14 +321,43 @@ impl Book {
                 }
             }
             Output::Effect(Effect::DeadLetter { seq, reason }) => {
-                return Err(format!("{seq} is dead-lettered: {reason:?}"));
+                let handed = ledger.handed.get(&seq).map_or(0, |(times, _)| *times);
+                let Some(name) = ledger.by_seq.get(&seq).copied() else {
+                    return Err(format!("{seq} is dead and was never stored"));
+                };
+                if !ledger.gone.insert(seq) {
+                    return Err(format!("{seq} dies twice"));
+                }
+                match reason {
+                    Reason::Rejected if self.may_be_gone(name) => {}
+                    Reason::DeliveryLimit if self.limit > 0 && handed > self.limit => {
+                        self.tally.dead += 1;
+                        self.taken(name);
+                    }
+                    _ => {
+                        return Err(format!(
+                            "{name:?}, handed out {handed} times, dies: {reason:?}"
+                        ));
+                    }
+                }
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn delivers(ledger: &mut Ledger, seq: Seq, redelivered: bool) -> Result<(), String> {
+    fn delivers(
+        ledger: &mut Ledger,
+        seq: Seq,
+        redelivered: bool,
+        delay: u64,
+    ) -> Result<(), String> {
+        let now = ledger.stamp;
+        let handed = ledger.handed.entry(seq).or_default();
+        if handed.0 > 0 && now.0 < handed.1.0 + delay {
+            return Err(format!("{seq} comes back after {} ms", now.0 - handed.1.0));
+        }
+        *handed = (handed.0 + 1, now);
         if ledger.gone.contains(&seq) {
             return Err(format!("{seq} is delivered after it was settled"));
         }

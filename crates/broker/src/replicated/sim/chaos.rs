@@ -38,6 +38,7 @@ pub(super) async fn storm(world: Arc<World>, mut rng: Rng) {
     }
     for node in world.alive() {
         node.disk.set_speed(plan.disk);
+        node.disk.set_full(false);
     }
 }
 
@@ -45,7 +46,7 @@ fn harm(world: &Arc<World>, rng: &mut Rng) {
     let all = world.all();
     let alive = world.alive();
     let (Some(&one), Some(&other)) = (rng.pick(&all), rng.pick(&all)) else { return };
-    match rng.below(12) {
+    match rng.below(13) {
         0..=2 => {
             let most = if world.plan.blackouts { 0 } else { all.len() / 2 + 1 };
             if alive.len() > most {
@@ -106,6 +107,11 @@ fn harm(world: &Arc<World>, rng: &mut Rng) {
             node.disk.set_speed(speed);
             let usual = world.plan.disk;
             later(world, rng.millis(100, 3_000), move |_| node.disk.set_speed(usual));
+        }
+        12 => {
+            let Some(node) = world.node(one) else { return };
+            node.disk.set_full(true);
+            later(world, rng.millis(100, 2_500), move |_| node.disk.set_full(false));
         }
         11 => {
             let Some(queue) = rng.pick(&world.queues()).copied() else { return };

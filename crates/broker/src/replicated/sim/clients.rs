@@ -167,14 +167,22 @@ pub(super) async fn publisher(world: Arc<World>, queue: QueueId, mut rng: Rng, s
         let until = Instant::now() + rng.millis(500, 6_000);
         let window = rng.between(1, 60) as usize;
         let pause = rng.between(5, 150);
+        // Some publish as fast as they hear of confirms; most leave room for more seeds.
+        let pace = *rng.pick(&[0, 5, 20, 60]).expect("there are some");
+        let mut due = Instant::now();
         loop {
-            if open.len() < window && !*stop.borrow() && Instant::now() < until {
+            if Instant::now() >= due
+                && open.len() < window
+                && !*stop.borrow()
+                && Instant::now() < until
+            {
                 let burst = rng.between(1, 6);
                 let names: Vec<Name> = (0..burst).map(|at| (publisher, next + at)).collect();
                 next += burst;
                 open.extend(names.iter().map(|name| name.1));
                 let length = rng.between(0, 200);
                 connection.publish(&world, queue, &names, length);
+                due = Instant::now() + Duration::from_millis(pace);
             }
             match connection.wait(rng.millis(1, pause)).await {
                 Happened::Died => break,
@@ -281,7 +289,7 @@ impl Held {
         let mut unsettled = Vec::new();
         for seq in taken {
             let Some(name) = self.messages.remove(&seq) else { continue };
-            if how != Outcome::Return {
+            if !matches!(how, Outcome::Return | Outcome::Retry) {
                 world.book.lock().settled(name);
                 self.accepted.insert(seq);
             }
@@ -336,6 +344,7 @@ pub(super) async fn consumer(world: Arc<World>, queue: QueueId, mut rng: Rng, st
             let how = match rng.below(20) {
                 0 | 1 => Outcome::Return,
                 2 => Outcome::Discard,
+                3 | 4 if world.plan.limit > 0 => Outcome::Retry,
                 _ => Outcome::Accept,
             };
             if rng.chance(70) {

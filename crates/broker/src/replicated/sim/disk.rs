@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  submit ─► waiting, in order ─► [a sync takes all that waits when it begins] ─► durable
+//!                │                 on a full disk: all but bulk puts
 //!                └── a crash keeps a part of it from the front, or nothing
 //! ```
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use journal::error::ReadError;
-use journal::op::{Lsn, Op, Payload};
+use journal::op::{Class, Lsn, Op, Payload};
 use model::id::{Seq, StreamId};
 use model::time::Timestamp;
 use parking_lot::Mutex;
@@ -64,6 +65,8 @@ struct State {
     next: u64,
     durable: Lsn,
     speed: Speed,
+    /// Bulk puts wait for room, and what is vital goes past them.
+    full: bool,
     rng: Rng,
     dead: bool,
 }
@@ -89,6 +92,7 @@ impl Disk {
             next: 0,
             durable: Lsn(0),
             speed: Speed { least: 0, most: 2 },
+            full: false,
             rng,
             dead: false,
         };
@@ -104,6 +108,12 @@ impl Disk {
 
     pub(super) fn set_speed(&self, speed: Speed) {
         self.state.lock().speed = speed;
+    }
+
+    /// There is no room, or there is again.
+    pub(super) fn set_full(&self, full: bool) {
+        self.state.lock().full = full;
+        self.work.notify_one();
     }
 
     /// What the disk has of a group.
@@ -127,7 +137,10 @@ impl Disk {
     pub(super) fn crash(&self) -> Platter {
         let mut state = self.state.lock();
         state.dead = true;
-        let waiting = std::mem::take(&mut state.waiting);
+        let mut waiting = std::mem::take(&mut state.waiting);
+        if state.full {
+            waiting.retain(|(_, op)| !is_bulk(op));
+        }
         let all = waiting.len() as u64;
         let kept = match state.rng.below(4) {
             0 => all,
@@ -154,21 +167,24 @@ impl Disk {
                     if state.dead {
                         return;
                     }
-                    if !state.waiting.iter().any(|(_, op)| is_urgent(op)) {
+                    let is_due = |op: &Op| is_urgent(op) && !(state.full && is_bulk(op));
+                    if !state.waiting.iter().any(|(_, op)| is_due(op)) {
                         break;
                     }
                     let Speed { least, most } = state.speed;
                     (Lsn(state.next), state.rng.millis(least, most))
                 };
                 tokio::time::sleep(delay).await;
-                {
+                let durable = {
                     let mut state = self.state.lock();
                     if state.dead {
                         return;
                     }
                     state.synced(upto);
-                }
-                self.watermark.advance(upto);
+                    state.durable
+                };
+                self.watermark.advance_vital(upto);
+                self.watermark.advance(durable);
                 self.shards.wake_all();
             }
         }
@@ -190,6 +206,11 @@ impl Disk {
     }
 }
 
+/// Whether it waits for room on a full disk.
+fn is_bulk(op: &Op) -> bool {
+    matches!(op, Op::Put { class: Class::Bulk, .. })
+}
+
 /// Whether somebody waits for it; the rest goes with the next that is.
 fn is_urgent(op: &Op) -> bool {
     matches!(op, Op::Put { .. } | Op::Drop { .. })
@@ -198,10 +219,23 @@ fn is_urgent(op: &Op) -> bool {
 impl State {
     fn synced(&mut self, upto: Lsn) {
         let count = self.waiting.partition_point(|(lsn, _)| *lsn <= upto);
-        for (_, op) in self.waiting.drain(..count) {
+        let mut left: Vec<(Lsn, Op)> = Vec::new();
+        for (lsn, op) in self.waiting.drain(..count) {
+            if self.full && is_bulk(&op) {
+                left.push((lsn, op));
+                continue;
+            }
+            if let Op::Release { stream, first, last } = &op {
+                let released = |it: &Op| {
+                    matches!(it, Op::Put { stream: of, seq, .. }
+                        if of == stream && (first..=last).contains(&seq))
+                };
+                left.retain(|(_, it)| !released(it));
+            }
             self.platter.apply(op);
         }
-        self.durable = upto;
+        self.durable = left.first().map_or(upto, |(lsn, _)| Lsn(lsn.0 - 1));
+        self.waiting.splice(..0, left);
         let releases = self.waiting.iter().filter_map(|(_, op)| match op {
             Op::Release { stream, first, last } => Some((*stream, *first, *last)),
             _ => None,
@@ -213,10 +247,11 @@ impl State {
 impl Platter {
     fn apply(&mut self, op: Op) {
         match op {
-            Op::Put { stream, seq, head, payload, .. } => {
+            Op::Put { stream, seq, class, head, payload } => {
                 let highest = self.highest.entry(stream).or_insert(Seq(0));
-                assert!(seq > *highest, "positions ascend: {seq} after {highest}");
-                *highest = seq;
+                let late = *highest >= seq;
+                assert!(!late || class == Class::Bulk, "positions ascend: {seq} after {highest}");
+                *highest = seq.max(*highest);
                 self.records.insert((stream, seq), (head.as_slice().to_vec(), bytes(payload)));
             }
             Op::Note { stream, seq, bytes } => {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use model::id::{ConsumerId, NodeId, QueueId};
 use model::time::Millis;
 use parking_lot::Mutex;
-use queue::settings::{Settings, Style};
+use queue::settings::{DelayedRetry, Retried, Settings, Style};
 use quorum::group::GroupId;
 use quorum::host::{Care, Host, Options};
 use quorum::member::{Body, BodyPlace, Committed, Member, Role};
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::disk::{Disk, Platter};
 use super::net::{Cable, Parcel};
+use super::plan::Plan;
 use super::world::World;
 use crate::replicated::client::Leader;
 use crate::replicated::fabric::Fabric;
@@ -171,14 +172,26 @@ impl Node {
         self.shards.inbox(0).post(Batch::one(command));
     }
 
-    pub(super) fn profile(queue: QueueId, members: Vec<NodeId>) -> Box<Profile> {
+    pub(super) fn profile(queue: QueueId, members: Vec<NodeId>, plan: &Plan) -> Box<Profile> {
+        let (min, max) = (Millis(plan.delay), Millis(plan.delay * 4));
+        let settings = Settings {
+            delivery_limit: (plan.limit > 0).then_some(plan.limit),
+            // So that the reason of a death is seen; nobody takes what is dead.
+            dead_letter: plan.limit > 0,
+            delayed_retry: (plan.delay > 0).then_some(DelayedRetry {
+                which: Retried::All,
+                min,
+                max,
+            }),
+            ..Settings::new(Style::Quorum)
+        };
         Box::new(Profile {
             id: queue,
             vhost: "/".into(),
             name: "q".into(),
             durable: true,
             home: NodeId(0),
-            settings: Settings::new(Style::Quorum),
+            settings,
             dead_letter: None,
             quorum: Some(members),
         })

@@ -37,6 +37,10 @@ pub(super) struct Plan {
     pub(super) publish_timeout: u64,
     /// A minority of the nodes stays down after the storm.
     pub(super) widow: bool,
+    /// So often may a message fail; 0: there is no limit.
+    pub(super) limit: u32,
+    /// What comes back waits at least so long, in milliseconds; 0: it does not wait.
+    pub(super) delay: u64,
     pub(super) broken: Option<Rule>,
 }
 
@@ -70,6 +74,8 @@ impl Plan {
             publish_timeout: one(&[1_500, 5_000, 10_000]),
             widow: one(&[0, 0, 0, 1]) == 1,
             careless: one(&[0, 0, 0, 1]),
+            limit: one(&[0, 0, 0, 2]) as u32,
+            delay: one(&[0, 0, 0, 60]),
             broken: None,
         }
     }

@@ -46,7 +46,7 @@ impl World {
         Arc::new(Self {
             start: Instant::now(),
             net: Mutex::new(net),
-            book: Mutex::default(),
+            book: Mutex::new(Book::new(plan.limit, plan.delay)),
             nodes: Mutex::default(),
             graves: Mutex::new(graves.collect()),
             changed: watch::Sender::new(0),
@@ -138,7 +138,7 @@ impl World {
         let node = Node::start(self, me, platter);
         self.nodes.lock().insert(id, Arc::clone(&node));
         for queue in self.queues() {
-            let profile = Node::profile(queue, self.members(queue));
+            let profile = Node::profile(queue, self.members(queue), &self.plan);
             node.post(if boot == 1 { Command::Create(profile) } else { Command::Open(profile) });
         }
         self.changed.send_modify(|changes| *changes += 1);
