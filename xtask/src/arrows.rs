@@ -10,6 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("journal", &["model"]),
     ("queue", &["model"]),
     ("quorum", &["model", "journal"]),
+    ("membership", &["model"]),
     ("metadata", &["model"]),
     ("activation", &["model"]),
     ("wire", &["model"]),
@@ -18,21 +19,32 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("management", &["model", "metadata"]),
     (
         "broker",
-        &["model", "journal", "queue", "quorum", "metadata", "wire", "peer", "amqp", "management"],
+        &[
+            "model",
+            "journal",
+            "queue",
+            "quorum",
+            "membership",
+            "metadata",
+            "wire",
+            "peer",
+            "amqp",
+            "management",
+        ],
     ),
     ("ctl", &["model", "journal"]),
     ("perf", &["model", "wire"]),
 ];
 
 /// Crates whose every file is pure: no driver's crate, however small.
-const PURE: &[&str] = &["model", "queue", "activation"];
+const PURE: &[&str] = &["model", "queue", "activation", "membership"];
 
 /// Crates that lend clock, entropy, files, sockets, locks or threads.
 const DRIVERS: &[&str] =
     &["tokio", "rustix", "libc", "rand", "parking_lot", "tracing", "rocksdb", "axum", "arc-swap"];
 
 /// Crates that obey `clippy-pure.toml`.
-const CHECKED_PURE: &[&str] = &["model", "queue", "metadata", "activation"];
+const CHECKED_PURE: &[&str] = &["model", "queue", "metadata", "activation", "membership"];
 
 fn manifest(name: &str) -> toml::Table {
     let path = root().join("crates").join(name).join("Cargo.toml");

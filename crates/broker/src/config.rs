@@ -14,6 +14,7 @@ use std::time::Duration;
 
 pub mod complaint;
 pub mod keys;
+pub mod reconciliation;
 #[cfg(test)]
 mod tests;
 pub mod value;
@@ -22,6 +23,7 @@ pub mod written;
 use complaint::{Complaint, Origin};
 use keys::{KEYS, Key};
 use peer::tls::TlsFiles;
+use reconciliation::Reconciliation;
 use value::{Address, Value};
 use written::Written;
 
@@ -143,6 +145,8 @@ pub struct QuorumQueues {
     pub publish_timeout: Duration,
     /// How long the messages of a consumer are kept for it whose node is silent.
     pub consumer_disconnected_timeout: Duration,
+    /// How groups are kept whole.
+    pub reconciliation: Reconciliation,
 }
 
 /// `NAME@ADDRESS:PORT`.
@@ -460,7 +464,11 @@ impl Effective {
             initial_group_size: self.count("quorum_queue.initial_group_size"),
             publish_timeout: self.time("quorum_queue.publish_timeout"),
             consumer_disconnected_timeout: self.time("quorum_queue.consumer_disconnected_timeout"),
+            reconciliation: self.reconciliation(),
         };
+        if let Some((name, complaint)) = quorum_queues.reconciliation.complaint() {
+            complain(name, complaint);
+        }
 
         let listeners = Listeners {
             amqp: self.address("listeners.amqp"),
@@ -671,6 +679,13 @@ impl Effective {
 
     fn count(&self, name: &str) -> u64 {
         self.limit(name).expect("its kind knows no \"unlimited\"")
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        match self.value(name) {
+            Value::Flag(flag) => *flag,
+            other => unreachable!("{name} holds {other}"),
+        }
     }
 
     fn size(&self, name: &str) -> u64 {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  numbers           the smallest of argument, policy and operator policy
+//!  a target size     the largest of them: it is a goal and no limit
 //!  everything else   operator policy over policy; argument over both
 //! ```
 
@@ -86,6 +87,20 @@ impl Retried {
     }
 }
 
+/// What asks for how many members of a quorum queue; see [`State::target_size`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TargetSize {
+    /// `target-group-size` of the policy that applies.
+    pub policy: Option<u64>,
+    /// `target-group-size` of the operator policy that applies.
+    pub operator_policy: Option<u64>,
+    /// `x-quorum-target-group-size`.
+    pub argument: Option<u64>,
+}
+
+/// The key of a policy that asks for members.
+const TARGET_SIZE: &str = "target-group-size";
+
 /// What happens to messages beyond a queue's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overflow {
@@ -127,6 +142,18 @@ impl State {
             policy.map(|policy| Name::clone(&policy.name)),
             operator.map(|policy| Name::clone(&policy.name)),
         )
+    }
+
+    /// What asks for how many members of a quorum queue there should be, as of now.
+    pub fn target_size(&self, queue: &Queue) -> TargetSize {
+        let Some(vhost) = self.vhosts.get(&queue.vhost) else { return TargetSize::default() };
+        let said = |policy: Option<&Policy>| policy?.definition.get(TARGET_SIZE)?.as_u64();
+        let argument = arguments::integer(&queue.arguments, "x-quorum-target-group-size");
+        TargetSize {
+            policy: said(vhost.queue_policy(queue)),
+            operator_policy: said(vhost.operator_policy(queue)),
+            argument: argument.and_then(|size| u64::try_from(size).ok()),
+        }
     }
 
     /// The policy that applies to an exchange, for listings.
@@ -197,6 +224,7 @@ fn merge(definition: &mut Map<String, Value>, operator: &Map<String, Value>) {
             (Some(own), Some(operator)) if operator < 0 => own.into(),
             // The longest of the shortest waits.
             (Some(own), Some(operator)) if key == "delayed-retry-min" => own.max(operator).into(),
+            (Some(own), Some(operator)) if key == TARGET_SIZE => own.max(operator).into(),
             (Some(own), Some(operator)) => own.min(operator).into(),
             _ => value.clone(),
         };
@@ -278,5 +306,55 @@ fn settings(
         policy,
         operator_policy,
         effective_policy_definition: definition,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::command::{Command, DeclareQueue};
+    use crate::objects::policy::{ApplyTo, Policy};
+    use crate::scene::{Act, integer, queue, state, table, text};
+
+    fn policy(target: u64) -> Policy {
+        let Value::Object(definition) = json!({"target-group-size": target}) else {
+            unreachable!()
+        };
+        Policy {
+            vhost: "/".into(),
+            name: "p".into(),
+            pattern: String::new(),
+            definition,
+            priority: 0,
+            apply_to: ApplyTo::QuorumQueues,
+        }
+    }
+
+    #[test]
+    fn a_target_size_is_a_goal_so_the_largest_counts() {
+        let mut state = state();
+        let quorum =
+            table([("x-queue-type", text("quorum")), ("x-quorum-target-group-size", integer(3))]);
+        let declare = DeclareQueue { arguments: quorum, ..queue("q") };
+        let queue = state.apply(Command::DeclareQueue(declare)).unwrap().queue.unwrap();
+        let expected =
+            |policy, operator_policy| TargetSize { policy, operator_policy, argument: Some(3) };
+        assert_eq!(state.target_size(&queue), expected(None, None));
+        let outcome = state.apply(Command::PutPolicy(policy(7))).unwrap();
+        assert_eq!(outcome.queues_changed, [queue.id], "whoever keeps it whole hears of it");
+        state.apply(Command::PutOperatorPolicy(policy(5))).unwrap();
+        assert_eq!(state.target_size(&queue), expected(Some(7), Some(5)));
+        let merged = state.effective_queue(&queue).effective_policy_definition;
+        assert_eq!(json!(merged), json!({"target-group-size": 7}));
+        let gone = Command::DeletePolicy { vhost: "/".into(), name: "p".into() };
+        assert_eq!(state.apply(gone).unwrap().queues_changed, [queue.id]);
+        assert_eq!(state.target_size(&queue), expected(None, Some(5)));
+        // Zero says nothing, and classic queues have no members.
+        state.apply(Command::PutOperatorPolicy(policy(0))).unwrap();
+        assert_eq!(state.target_size(&queue), expected(None, Some(0)));
+        let classic = state.add_queue("classic");
+        assert_eq!(state.target_size(&classic), TargetSize::default());
     }
 }

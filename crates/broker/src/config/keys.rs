@@ -179,6 +179,58 @@ pub const KEYS: &[Key] = &[
         "How long a quorum queue keeps the messages of a consumer whose node is silent for it.",
     ),
     key(
+        "quorum_queue.continuous_membership_reconciliation.enabled",
+        Kind::Flag,
+        "false",
+        "Whether the leader of a quorum queue adds members until there are as many as wanted, and replaces\n\
+         those whose node was wiped: one at a time, and only while all others are well.",
+    ),
+    key(
+        "quorum_queue.continuous_membership_reconciliation.auto_remove",
+        Kind::Flag,
+        "false",
+        "Whether members are removed whose node was forgotten. Without it they are reported.",
+    ),
+    key(
+        "quorum_queue.continuous_membership_reconciliation.interval",
+        millis(1000, 24 * 3_600_000),
+        "\"60m\"",
+        "How often each node looks at the queues that it leads, give or take a tenth.\n\
+         Most of what matters is noticed without it.",
+    ),
+    key(
+        "quorum_queue.continuous_membership_reconciliation.trigger_interval",
+        millis(100, 24 * 3_600_000),
+        "\"10s\"",
+        "How long after something has changed (a node, a policy, a leader) it looks; at most the interval.\n\
+         It is also the time between two steps for one queue, and the first wait after one that failed.",
+    ),
+    key(
+        "quorum_queue.continuous_membership_reconciliation.target_group_size",
+        Kind::Count { min: 0, max: 255, unlimited: false },
+        "0",
+        "Members that every quorum queue should have at least; 0 says nothing.\n\
+         Policies (target-group-size) and arguments (x-quorum-target-group-size) may ask for more.",
+    ),
+    key(
+        "quorum_queue.continuous_membership_reconciliation.max_lag",
+        Kind::Count { min: 1, max: 1_000_000_000, unlimited: false },
+        "1000",
+        "Entries of the log that every member may be behind when one is added or gets its vote.",
+    ),
+    key(
+        "quorum_queue.continuous_membership_reconciliation.max_log_size",
+        size(0, 1024 * TIB),
+        "\"10GiB\"",
+        "The largest log that is copied to a new member; 0 copies any.",
+    ),
+    key(
+        "quorum_queue.continuous_membership_reconciliation.concurrency",
+        Kind::Count { min: 1, max: 1024, unlimited: false },
+        "8",
+        "How many queues a node changes the members of at once.",
+    ),
+    key(
         "memory.limit",
         Kind::Size { min: 0, max: 1024 * TIB, percent: true },
         "\"60%\"",

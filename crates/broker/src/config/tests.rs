@@ -250,6 +250,42 @@ fn secrets_are_not_shown() {
     assert!(!format!("{:?}", Config::default()).contains("password"));
 }
 
+#[test]
+fn how_quorum_queues_are_kept_whole() {
+    let (config, effective) = from_file(
+        "[quorum_queue.continuous_membership_reconciliation]\n\
+         enabled = true\ninterval = 5000\ntrigger_interval = \"100ms\"\ntarget_group_size = 5\n",
+    )
+    .unwrap();
+    let found = config.quorum_queues.reconciliation;
+    assert!(found.enabled && !found.auto_remove);
+    assert_eq!((found.interval.as_millis(), found.trigger_interval.as_millis()), (5000, 100));
+    assert_eq!((found.target_group_size, found.concurrency), (5, 8));
+    let shown = effective.to_string();
+    assert!(shown.contains("continuous_membership_reconciliation.enabled = true "), "{shown}");
+    let prefix = "quorum_queue.continuous_membership_reconciliation";
+    for (line, complaint) in [
+        ("interval = 999", "999 is not a time from 1s to 24h (a plain number counts milliseconds)"),
+        (
+            "trigger_interval = 0",
+            "0 is not a time from 100ms to 24h (a plain number counts milliseconds)",
+        ),
+        (
+            "trigger_interval = \"2h\"",
+            "2h is more than quorum_queue.continuous_membership_reconciliation.interval, 60m",
+        ),
+        ("target_group_size = -1", "-1 is not a whole number from 0 to 255"),
+        ("enabled = \"perhaps\"", "\"perhaps\" is not true or false"),
+        ("concurrency = 0", "0 is not a whole number from 1 to 1024"),
+    ] {
+        let key = line.split(' ').next().unwrap();
+        check_refused(
+            &format!("{prefix}.{line}"),
+            &[&format!("node.toml:1: {prefix}.{key}: {complaint}")],
+        );
+    }
+}
+
 /// Compares what a text is read as, by its display.
 fn check_read(kind: Kind, text: &str, expected: Option<&str>) {
     let shown = kind.read(&Raw::Text(text.to_owned())).map(|value| value.to_string());

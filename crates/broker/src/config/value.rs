@@ -36,6 +36,8 @@ pub enum Kind {
         /// Whether the empty string is allowed.
         empty: bool,
     },
+    /// `true` or `false`.
+    Flag,
     /// One of a few words.
     OneOf(&'static [&'static str]),
     /// A whole number. With `unlimited` also that word.
@@ -91,6 +93,8 @@ pub enum Unit {
 pub enum Value {
     /// Text or one of the words.
     Text(String),
+    /// On or off.
+    Flag(bool),
     /// A number; `None` is "unlimited".
     Count(Option<u64>),
     /// Bytes.
@@ -150,6 +154,11 @@ impl Kind {
         match self {
             Self::Text { empty } => match raw {
                 Raw::Text(text) if *empty || !text.is_empty() => Some(Value::Text(text.clone())),
+                _ => None,
+            },
+            Self::Flag => match raw {
+                Raw::Bool(flag) => Some(Value::Flag(*flag)),
+                Raw::Text(text) => text.trim().parse().ok().map(Value::Flag),
                 _ => None,
             },
             Self::OneOf(words) => match raw {
@@ -224,6 +233,7 @@ impl Kind {
         match self {
             Self::Text { empty: true } => "text".to_owned(),
             Self::Text { empty: false } => "text, not empty".to_owned(),
+            Self::Flag => "true or false".to_owned(),
             Self::OneOf(words) => format!("one of {}", quoted(words)),
             Self::Count { min, max, unlimited } => {
                 let also = if *unlimited { ", or \"unlimited\"" } else { "" };
@@ -359,6 +369,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "{}", toml::Value::String(text.clone())),
+            Self::Flag(flag) => write!(f, "{flag}"),
             Self::Count(Some(count)) => write!(f, "{count}"),
             Self::Count(None) => f.write_str("\"unlimited\""),
             Self::Size(bytes) => write!(f, "\"{}\"", Size(*bytes)),

@@ -81,7 +81,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("x-max-in-memory-length", check_count),
     ("x-max-in-memory-bytes", check_count),
     ("x-quorum-initial-group-size", check_group_size),
-    ("x-quorum-target-group-size", check_group_size),
+    ("x-quorum-target-group-size", check_count),
     ("x-delayed-retry-type", check_retry),
     ("x-delayed-retry-min", check_ttl),
     ("x-delayed-retry-max", check_ttl),

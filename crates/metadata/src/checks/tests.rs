@@ -410,6 +410,7 @@ fn arguments_and_properties_of_new_quorum_queues() {
     for (key, value) in [
         ("x-quorum-initial-group-size", integer(5)),
         ("x-quorum-target-group-size", integer(3)),
+        ("x-quorum-target-group-size", integer(0)),
         ("x-delivery-limit", integer(-1)),
         ("x-dead-letter-strategy", text("at-least-once")),
         ("x-delayed-retry-type", text("failed")),
@@ -428,6 +429,8 @@ fn arguments_and_properties_of_new_quorum_queues() {
         ("x-max-age", text("1D"), " of queue type rabbit_quorum_queue"),
         ("x-quorum-initial-group-size", integer(0), ": {value_zero,0}"),
         ("x-quorum-initial-group-size", integer(-1), ": {value_negative,-1}"),
+        ("x-quorum-target-group-size", integer(-1), ": {value_negative,-1}"),
+        ("x-quorum-target-group-size", text("3"), ": {unacceptable_type,longstr}"),
         ("x-dead-letter-strategy", text("often"), ": invalid_dlx_strategy"),
         ("x-expires", integer(0), ": {value_zero,0}"),
     ] {
