@@ -11,12 +11,16 @@
 //! A node on its own has a host and no links: its quorum queues have one member.
 
 mod alarms;
+pub(crate) mod berths;
 pub(crate) mod channel;
 mod fabric;
+mod forget;
 pub(crate) mod formation;
 pub(crate) mod identity;
+pub(crate) mod keeper;
 pub(crate) mod lanes;
 pub(crate) mod member;
+pub(crate) mod members;
 pub(crate) mod proposal;
 pub(crate) mod proposer;
 pub(crate) mod steward;
@@ -40,11 +44,11 @@ use peer::identity::Identity;
 use quorum::group::GroupId;
 use quorum::host::{Care, Host, Options};
 use quorum::log::Log;
-use quorum::recovered::Recovered;
 use quorum::watermark::Watermark;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::cluster::berths::Berths;
 use crate::cluster::formation::{Query, Standing};
 use crate::cluster::lanes::Lanes;
 use crate::cluster::member::Part;
@@ -82,9 +86,11 @@ pub(crate) struct Cluster {
     pub(crate) group: Option<Group>,
     /// Nodes that are connected.
     pub(crate) up: Mutex<BTreeMap<NodeId, Identity>>,
-    /// What the journal had of groups that have not been started yet.
-    pub(crate) recovered: Mutex<BTreeMap<GroupId, Recovered>>,
+    /// This node's members of quorum queues.
+    pub(crate) berths: Berths,
     shards: Arc<Shards>,
+    /// Wakes the keeper: members may have been left half done.
+    pub(crate) unfinished: Notify,
     /// Queues that this node leads.
     leads: Mutex<BTreeMap<QueueId, Leader>>,
     /// Other nodes that lead queues, as they last said. A queue may become known here later than who
@@ -167,7 +173,9 @@ impl Cluster {
     fn new(me: Sender, name: &str, parts: HostParts, road: Road, group: Option<Group>) -> Self {
         let HostParts { journal, watermark, shards, patience, pressure } = parts;
         let log = Arc::clone(&journal) as Arc<dyn Log>;
-        let host = Host::new(Options::new(me.node), log, watermark, Arc::new(road.clone()));
+        let transport = Arc::new(road.clone());
+        let host = Host::new(Options::new(me.node), Arc::clone(&log), watermark, transport);
+        let berths = Berths::new(host.clone(), log);
         Self {
             me,
             name: name.to_owned(),
@@ -176,8 +184,9 @@ impl Cluster {
             road,
             group,
             up: Mutex::default(),
-            recovered: Mutex::default(),
+            berths,
             shards,
+            unfinished: Notify::new(),
             leads: Mutex::default(),
             heard: Mutex::default(),
             patience,
@@ -206,18 +215,19 @@ impl Cluster {
     }
 
     /// Drops what is of no queue.
-    pub(crate) fn drop_strays(&self, is_queue: impl Fn(QueueId) -> bool) {
+    pub(crate) fn drop_strays(&self, is_used: impl Fn(StreamId) -> bool) {
         let mut strays = std::mem::take(&mut *self.strays.lock());
-        strays.retain(|stream| !is_queue(QueueId(stream.0)));
+        strays.retain(|stream| !is_used(*stream));
         if !strays.is_empty() {
             tracing::info!(streams = strays.len(), "dropping what queues have left that are gone");
+            self.berths.forget(&strays);
             let ops = strays.into_iter().map(|stream| Op::Drop { stream }).collect();
             self.journal.submit(ops);
         }
     }
 
-    /// Ends what this node does with others. Its queues have stopped already.
-    pub(crate) async fn stop(&self) {
+    /// Gives the leadership of the metadata group to another node, if this one has it.
+    pub(crate) async fn hand_over(&self) {
         if let Some(group) = &self.group
             && group.proposer.leader() == Some(self.me.node)
         {
@@ -229,6 +239,11 @@ impl Cluster {
                 drop(tokio::time::timeout(HAND_OVER_WAIT, transfer).await);
             }
         }
+    }
+
+    /// Ends what this node does with others. Its queues have stopped already.
+    pub(crate) async fn stop(&self) {
+        self.hand_over().await;
         if let Some(links) = self.road.links() {
             links.stop().await;
         }
@@ -252,7 +267,7 @@ impl Cluster {
         if *started {
             return Ok(());
         }
-        let recovered = self.recovered.lock().remove(&GROUP).unwrap_or_default();
+        let recovered = self.berths.take(GROUP.stream());
         let part = Arc::clone(&group.part);
         self.host
             .start(GROUP, Care::Heartbeats, part, recovered)
@@ -314,6 +329,19 @@ impl Cluster {
     fn heard(&self, from: NodeId, mut message: &[u8]) {
         if let (Some(group), Ok(index)) = (&self.group, message.try_get_u64_le()) {
             group.proposer.on_applied(from, index);
+        }
+    }
+
+    /// The quorum queues that this node has led last, ascending.
+    pub(crate) fn led(&self) -> Vec<QueueId> {
+        self.leads.lock().keys().copied().collect()
+    }
+
+    /// Who leads the metadata group, if changes can be made; a node on its own leads itself.
+    pub(crate) fn metadata_leader(&self) -> Option<NodeId> {
+        match &self.group {
+            Some(group) => group.proposer.leader().filter(|_| group.proposer.is_available()),
+            None => Some(self.me.node),
         }
     }
 
@@ -393,6 +421,7 @@ impl Cluster {
             let node = Sender { node: peer.id, boot: peer.boot };
             self.tell_shards(|| Command::Up { node });
         }
+        self.unfinished.notify_one();
         if let Some(group) = &self.group {
             group.proposer.on_up(peer.id);
             group.changed.notify_one();

@@ -85,7 +85,7 @@ impl AmqpNode for Front {
     type Broker = Gateway;
 
     fn connected(&self, peer: &Incoming) -> Option<Connection<Gateway>> {
-        if self.node.stopping.load(Ordering::Acquire) {
+        if self.node.stopping.load(Ordering::Acquire) || *self.node.maintenance.borrow() {
             return None;
         }
         let certificate_user =

@@ -32,6 +32,7 @@ mod connections;
 mod death;
 mod exchange_counts;
 mod inbox;
+mod maintenance;
 mod origin;
 mod outlet;
 mod pressure;

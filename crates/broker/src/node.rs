@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::accounts::Accounts;
 use crate::cluster::Cluster;
+use crate::cluster::members::Members;
 use crate::cluster::unique::Unique;
 use crate::config::Config;
 use crate::connections::Connections;
@@ -68,6 +69,8 @@ pub(crate) struct Node {
     pub(crate) router: Arc<Router>,
     pub(crate) topology: Arc<Topology>,
     pub(crate) cluster: Arc<Cluster>,
+    /// What changes the members of quorum queues.
+    pub(crate) members: Arc<Members>,
     /// Its number in the cluster; none as long as the cluster does not know it, and 0 if it is on
     /// its own.
     pub(crate) number: watch::Receiver<Option<u16>>,
@@ -86,6 +89,8 @@ pub(crate) struct Node {
     pub(crate) usage: watch::Receiver<Usage>,
     pub(crate) listening: parking_lot::Mutex<Vec<Listening>>,
     pub(crate) stopping: AtomicBool,
+    /// It is in maintenance mode.
+    pub(crate) maintenance: watch::Sender<bool>,
     pub(crate) consumer_ids: Unique,
 }
 

@@ -15,8 +15,10 @@ use amqp::broker::Broker;
 use amqp::request::{
     Binding, Error, ExchangeDeclare, Outcome, QueueDeclare, Reply, Request, Unsettled,
 };
+use bytes::Bytes;
 use management::census::{Census, Names, merge};
-use management::inquiry::Wanted;
+use management::inquiry::{self, Change, Done, Inquiry, Wanted};
+use management::members::Drained;
 use management::node::Node as ManagedNode;
 use management::view::counters::{ExchangeCounters, GlobalCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
@@ -32,8 +34,10 @@ use metadata::refusal::Refusal;
 use metadata::state::State;
 use model::id::{NodeId, QueueId};
 
+use crate::cluster::proposer::no_majority;
 use crate::gateway::Gateway;
 use crate::gateway::account::is_loopback;
+use crate::maintenance;
 use crate::node::Node;
 use crate::operator::inquiries::Inquirer;
 
@@ -62,6 +66,13 @@ impl Operator {
             reply => Ok(reply),
         }
     }
+}
+
+/// What another node says of an order.
+fn done(answer: Result<Bytes, String>) -> Result<(), Refusal> {
+    let done: Result<Done, String> =
+        answer.and_then(|bytes| inquiry::decode(&bytes).map_err(|error| error.to_string()));
+    done.and_then(|done| done).map_err(Refusal::unavailable)
 }
 
 /// An AMQP error as a refusal of the metadata machine, which is what the HTTP API answers by.
@@ -265,6 +276,44 @@ impl ManagedNode for Operator {
 
     async fn transfer_leadership(&self, queue: QueueId, to: NodeId) -> Result<(), Refusal> {
         self.inquirer.transfer(&self.node, queue, to).await.map_err(Refusal::unavailable)
+    }
+
+    async fn add_member(&self, queue: QueueId, node: NodeId) -> Change {
+        self.node.members.add(queue, node).await
+    }
+
+    async fn delete_member(&self, queue: QueueId, node: NodeId, force: bool) -> Change {
+        self.node.members.delete(queue, node, force).await
+    }
+
+    async fn drain(&self, node: NodeId) -> Result<Drained, Refusal> {
+        if node == self.node.cluster.me.node {
+            return maintenance::drain(&self.node).await;
+        }
+        let answer = self.inquirer.order(&self.node, node, Inquiry::Drain).await;
+        let drained = answer.and_then(|bytes| {
+            inquiry::decode::<Result<Drained, String>>(&bytes).map_err(|error| error.to_string())
+        });
+        drained.and_then(|drained| drained).map_err(Refusal::unavailable)
+    }
+
+    async fn revive(&self, node: NodeId) -> Result<(), Refusal> {
+        if node == self.node.cluster.me.node {
+            return maintenance::revive(&self.node).await;
+        }
+        done(self.inquirer.order(&self.node, node, Inquiry::Revive).await)
+    }
+
+    async fn forget(&self, node: NodeId) -> Result<(), Refusal> {
+        let leader = self.node.cluster.metadata_leader().ok_or_else(no_majority)?;
+        if leader == self.node.cluster.me.node {
+            return self.node.members.forget(node).await;
+        }
+        done(self.inquirer.order(&self.node, leader, Inquiry::Forget(node)).await)
+    }
+
+    fn running_nodes(&self) -> Vec<NodeId> {
+        self.node.members.running()
     }
 
     fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {

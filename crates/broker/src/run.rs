@@ -57,14 +57,14 @@ async fn live(config: Config, config_file: Option<PathBuf>) -> ExitCode {
         drop(number.wait_for(Option::is_some).await);
         let opened = open_clients_listeners(&node).await?;
         tracing::info!(name = %node.config.node.name, "serving");
-        Ok::<_, String>(opened)
+        Ok::<_, String>(tokio::spawn(rest(Arc::clone(&node), opened)))
     };
     let good = tokio::select! {
         biased;
         good = wait(&mut started) => good,
         opened = serve => match opened {
             Ok(opened) => {
-                listeners.extend(opened);
+                listeners.push(opened);
                 wait(&mut started).await
             }
             Err(error) => {
@@ -105,6 +105,37 @@ async fn wait(started: &mut Started) -> bool {
         _ = terminate.recv() => true,
         _ = interrupt.recv() => true,
         _ = started.failed.wait_for(Option::is_some) => false,
+    }
+}
+
+/// Tasks that end with what holds them.
+struct Listeners(Vec<JoinHandle<()>>);
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        for listener in &self.0 {
+            listener.abort();
+        }
+    }
+}
+
+/// Closes the listeners of clients while the node is in maintenance mode.
+async fn rest(node: Arc<Node>, opened: Vec<JoinHandle<()>>) {
+    let mut maintenance = node.maintenance.subscribe();
+    let mut listeners = Listeners(opened);
+    while maintenance.wait_for(|on| *on).await.is_ok() {
+        for listener in std::mem::take(&mut listeners.0) {
+            listener.abort();
+            drop(listener.await);
+        }
+        node.listening.lock().retain(|one| !one.protocol.starts_with("amqp"));
+        if maintenance.wait_for(|on| !*on).await.is_err() {
+            return;
+        }
+        match open_clients_listeners(&node).await {
+            Ok(opened) => listeners.0 = opened,
+            Err(error) => tracing::error!("clients cannot come again: {error}"),
+        }
     }
 }
 

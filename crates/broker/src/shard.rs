@@ -217,7 +217,7 @@ impl Shard {
                 queue.get(now, connection, no_ack, answer);
             }
             Command::Purge { answer, .. } => queue.purge(now, answer),
-            Command::Configure(profile) => queue.configure(*profile),
+            Command::Configure(profile) => queue.configure(desk, *profile),
             Command::Delete { if_unused, if_empty, answer, .. } => {
                 queue.delete(now, if_unused, if_empty, answer);
             }
@@ -228,13 +228,15 @@ impl Shard {
                     }
                     gone.end(&mut self.desk);
                 }
-                self.desk.fabric.delete(id);
+                self.desk.fabric.forget(id);
                 self.busy.retain(|busy| *busy != id);
             }
             Command::Count { answer, .. } => queue.count(now, answer),
-            Command::Bodies { bodies, carry, .. } => queue.on_bodies(desk, bodies, carry),
-            Command::Raft { input, .. } => {
-                if let Some(leader) = queue.input(desk, input) {
+            Command::Bodies { stream, bodies, carry, .. } => {
+                queue.on_bodies(desk, stream, bodies, carry);
+            }
+            Command::Raft { stream, input, .. } => {
+                if let Some(leader) = queue.input(desk, stream, input) {
                     desk.fabric.announce(id, leader);
                 }
             }

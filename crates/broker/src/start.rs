@@ -9,7 +9,7 @@
 mod alone;
 mod together;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use metadata::state::State;
 use metadata::store::{Kv, Rocks};
 use model::id::{QueueId, Seq, StreamId};
 use model::time::Millis;
-use quorum::group::GroupId;
 use quorum::recovered::Recovered;
 use quorum::watermark::Watermark;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::cluster::{Cluster, GROUP, identity};
+use crate::cluster::members::Members;
+use crate::cluster::{Cluster, GROUP, identity, keeper};
 use crate::config::Config;
 use crate::exchange_counts::ExchangeCounts;
 use crate::limits::Budget;
@@ -335,7 +335,7 @@ impl Opened {
         let state = topology.begin();
         let Restored { shards: restored, groups, strays } =
             restore(&topology, &state, &journal, recovery, handed_out.as_ref(), &shards)?;
-        cluster.recovered.lock().extend(groups);
+        cluster.berths.recovered(groups);
         for queue in state.all_queues().filter(|queue| topology.is_of_cluster(queue)) {
             let open = ShardCommand::Open(Box::new(topology.profile(&state, queue)));
             shards.post(queue.id, Batch::one(open));
@@ -354,7 +354,9 @@ impl Opened {
         };
         let data_dir = config.data_dir.clone();
         pressure.sampled(crate::limits::first_alarms(&budget, &data_dir));
+        let members = Arc::new(Members::new(Arc::clone(&cluster), Arc::clone(&topology)));
         let node = Arc::new(Node {
+            members: Arc::clone(&members),
             limits,
             config_file,
             budget: budget.clone(),
@@ -377,6 +379,7 @@ impl Opened {
             usage,
             listening: parking_lot::Mutex::default(),
             stopping: AtomicBool::new(false),
+            maintenance: watch::channel(false).0,
             consumer_ids: crate::cluster::unique::Unique::default(),
             config,
         });
@@ -429,6 +432,7 @@ impl Opened {
                 Arc::clone(&node.cluster).spread_alarms(),
             ),
             vital::spawn("the watch of memory and disk", &failed_sender, watch),
+            vital::spawn("the keeper of members", &failed_sender, keeper::run(members)),
             vital::spawn("the watch's follower", &failed_sender, follow(alarms, pressure)),
         ];
         tasks.extend(more_tasks);
@@ -475,8 +479,8 @@ fn log_recovery(recovery: &Recovery) {
 struct Restored {
     /// The queues of each shard.
     shards: Vec<Vec<Slot>>,
-    /// The records of quorum queues, which are their Raft groups'.
-    groups: BTreeMap<GroupId, Recovered>,
+    /// The records of members of quorum queues, which are their Raft groups'.
+    groups: BTreeMap<StreamId, Recovered>,
     /// Streams of no queue.
     strays: Vec<StreamId>,
 }
@@ -495,22 +499,18 @@ fn restore(
     let marks = handed_out.filter(|_| recovery.clean());
     let mut slots: HashMap<StreamId, Slot> = HashMap::new();
     let mut ops = Vec::new();
-    let strays = recovery
-        .streams()
-        .iter()
-        .map(|known| known.stream)
-        .filter(|stream| {
-            stream.0 >= State::FIRST_QUEUE.0 && state.queue_by_id(QueueId(stream.0)).is_none()
-        })
-        .collect();
-    let mut groups: BTreeMap<GroupId, Recovered> = BTreeMap::new();
+    let mut used: BTreeSet<StreamId> = BTreeSet::new();
+    let mut groups: BTreeMap<StreamId, Recovered> = BTreeMap::new();
     let highest: HashMap<StreamId, Seq> =
         recovery.streams().iter().map(|known| (known.stream, known.highest)).collect();
     for queue in state.all_queues() {
-        let stream = StreamId::from(queue.id);
+        // Of other nodes' queues there may be nothing here, and what there is of queues that this
+        // node was a member of is nobody's any more.
+        let Some(stream) = queue.stream(topology.me()) else { continue };
+        used.insert(stream);
         if queue.kind == QueueKind::Quorum {
             let highest = highest.get(&stream).copied().unwrap_or(Seq(0));
-            groups.insert(GroupId::from(queue.id), Recovered::new(highest));
+            groups.insert(stream, Recovered::new(highest));
         }
         if topology.is_of_cluster(queue) {
             continue;
@@ -520,10 +520,18 @@ fn restore(
         let mark = marks.map(|marks| marks.get(&queue.id).copied().unwrap_or(Seq(0)));
         slots.insert(stream, Slot::restored(profile, next, mark, now));
     }
+    let mut strays = Vec::new();
+    for known in recovery.streams() {
+        if known.stream.0 >= State::FIRST_QUEUE.0 && !used.contains(&known.stream) {
+            strays.push(known.stream);
+            // The topology may be behind: it may yet turn out to be a member's.
+            groups.insert(known.stream, Recovered::new(known.highest));
+        }
+    }
     let mut last: Option<(StreamId, Slot)> = None;
     recovery
         .for_each(|stream, seq, head, bytes| {
-            if let Some(group) = groups.get_mut(&GroupId(stream.0)) {
+            if let Some(group) = groups.get_mut(&stream) {
                 return group.note(seq, head, bytes);
             }
             if last.as_ref().is_none_or(|(current, _)| *current != stream) {

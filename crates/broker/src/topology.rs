@@ -170,6 +170,11 @@ impl Topology {
         self.router.state()
     }
 
+    /// This node.
+    pub(crate) fn me(&self) -> NodeId {
+        self.place.me
+    }
+
     /// What the shards have to begin with. From now on they are told of every change.
     pub(crate) fn begin(&self) -> State {
         let mut inner = self.inner.lock();
@@ -237,8 +242,15 @@ impl Topology {
             let state = self.router.state();
             if state.kind_of_new_queue(declare) == QueueKind::Quorum {
                 let (vhost, name) = (&declare.vhost, &declare.name);
-                declare.members =
-                    placement::members(&state, *me, vhost, name, &declare.arguments, *group_size);
+                let here = |node: NodeId| {
+                    node == *me || proposer.as_ref().is_some_and(|it| it.is_connected(node))
+                };
+                let arguments = &declare.arguments;
+                let members =
+                    placement::members(&state, *me, vhost, name, arguments, *group_size, here);
+                declare.members = members;
+                declare.away =
+                    declare.members.iter().copied().filter(|node| !here(*node)).collect();
             }
             if proposer.is_some() {
                 declare.home = *me;

@@ -50,6 +50,14 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             let said = "no quorum queue would lose its majority with the node";
             health(session, "node-is-quorum-critical", said)?;
         }
+        Command::CheckIfNewQuorumQueueReplicasHaveFinishedInitialSync => {
+            let said = "all members of quorum queues on the node have a vote";
+            health(session, "new-quorum-queue-replicas-have-finished-initial-sync", said)?;
+        }
+        Command::CheckForQuorumQueuesWithGhostMembers => {
+            let said = "all members of quorum queues are on nodes of the cluster";
+            health(session, "quorum-queues-without-ghost-members", said)?;
+        }
         Command::CheckForQuorumQueuesWithoutAnElectedLeader { pattern, across_all_vhosts } => {
             let place = if *across_all_vhosts {
                 "all-vhosts".to_owned()

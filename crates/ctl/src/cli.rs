@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Operates a Leveret node.
 #[derive(Debug, Parser)]
@@ -302,6 +302,102 @@ pub enum Command {
         /// The node, such as `leveret@n1`; it has to be a member.
         node: String,
     },
+    /// Gives a quorum queue a member on a node.
+    AddMember {
+        /// The queue.
+        queue: String,
+        /// The node, such as `leveret@n1`.
+        node: String,
+        /// `promotable` or `voter`: in the end the member has a vote.
+        #[arg(long, default_value = "promotable")]
+        membership: String,
+    },
+    /// Takes the member on a node from a quorum queue. The node need not run.
+    DeleteMember {
+        /// The queue.
+        queue: String,
+        /// The node, such as `leveret@n1`; one that was forgotten is named by its number.
+        node: String,
+        /// Even if too few running members are left to go on.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Gives quorum queues a member on a node.
+    Grow {
+        /// The node, such as `leveret@n1`.
+        node: String,
+        /// `all` queues that match, or those with an `even` number of members.
+        #[arg(value_parser = ["all", "even"])]
+        strategy: String,
+        /// Which queues.
+        #[command(flatten)]
+        matching: Matching,
+    },
+    /// Gives quorum queues members until they have so many.
+    GrowToCount {
+        /// How many.
+        count: u32,
+        /// `all` queues that match, or those with an `even` number of members.
+        #[arg(value_parser = ["all", "even"])]
+        strategy: String,
+        /// Which queues.
+        #[command(flatten)]
+        matching: Matching,
+    },
+    /// Takes the members on a node from all quorum queues. The node need not run.
+    Shrink {
+        /// The node, such as `leveret@n1`; one that was forgotten is named by its number.
+        node: String,
+        /// Print only queues that it did not work for.
+        #[arg(long = "errors-only")]
+        errors_only: bool,
+        /// Even if too few running members are left to go on.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Moves leaders of quorum queues until all nodes lead about as many.
+    Rebalance {
+        /// `all` or `quorum`; classic queues stay where they are.
+        #[arg(value_parser = ["all", "classic", "quorum"])]
+        kind: String,
+        /// A regular expression over names of virtual hosts.
+        #[arg(long = "vhost-pattern", default_value = ".*")]
+        vhost_pattern: String,
+        /// A regular expression over names of queues.
+        #[arg(long = "queue-pattern", default_value = ".*")]
+        queue_pattern: String,
+    },
+    /// Puts a node into maintenance mode: it closes its clients' connections and leads no queues.
+    Drain {
+        /// The node, such as `leveret@n1`; without it the one that is asked.
+        node: Option<String>,
+    },
+    /// Ends the maintenance mode of a node.
+    Revive {
+        /// The node, such as `leveret@n1`; without it the one that is asked.
+        node: Option<String>,
+    },
+    /// Takes a node that does not run out of the cluster, with its members of quorum queues.
+    ForgetClusterNode {
+        /// The node, such as `leveret@n1`.
+        node: String,
+        /// Even if queues are lost that are only there.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Takes a node that does not run out of its cluster and deletes all that it has. Ask another
+    /// node of the cluster (`--url`).
+    Reset {
+        /// The node's data directory.
+        directory: PathBuf,
+        /// Delete even if the cluster cannot be told, or queues are lost that are only there.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Fails if members of quorum queues on the node have not got the whole log yet.
+    CheckIfNewQuorumQueueReplicasHaveFinishedInitialSync,
+    /// Fails if quorum queues have members whose nodes are gone for good.
+    CheckForQuorumQueuesWithGhostMembers,
     /// Fails if the loss of the node would leave a quorum queue without a majority.
     CheckIfNodeIsQuorumCritical,
     /// Fails if a quorum queue of the virtual host has no leader.
@@ -345,6 +441,23 @@ pub enum Command {
     /// Works on a journal's directory while no node uses it.
     #[command(subcommand)]
     Journal(JournalCommand),
+}
+
+/// Which quorum queues are meant, and which of them are printed.
+#[derive(Debug, Args)]
+pub struct Matching {
+    /// A regular expression over names of virtual hosts.
+    #[arg(long = "vhost-pattern", default_value = ".*")]
+    pub vhost_pattern: String,
+    /// A regular expression over names of queues.
+    #[arg(long = "queue-pattern", default_value = ".*")]
+    pub queue_pattern: String,
+    /// `promotable` or `voter`: in the end the member has a vote.
+    #[arg(long, default_value = "promotable")]
+    pub membership: String,
+    /// Print only queues that it did not work for.
+    #[arg(long = "errors-only")]
+    pub errors_only: bool,
 }
 
 /// Offline work on a journal.

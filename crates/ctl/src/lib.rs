@@ -12,4 +12,6 @@ pub mod run;
 mod act;
 mod check;
 mod list;
+mod members;
+mod nodes;
 mod offline;

@@ -10,7 +10,7 @@ use crate::client::{Client, segment};
 use crate::exit::{Exit, Failed};
 use crate::list::{self, List};
 use crate::output::Rows;
-use crate::{act, check, offline};
+use crate::{act, check, members, nodes, offline};
 
 /// One run of a command: whom it asks, where it prints.
 pub(crate) struct Session<'a> {
@@ -46,7 +46,11 @@ impl Session<'_> {
         if let Command::Journal(command) = &self.arguments.command {
             return offline::journal(command, self.arguments.formatter, self.out);
         }
-        if act::perform(self)? || check::perform(self)? {
+        if act::perform(self)?
+            || check::perform(self)?
+            || members::perform(self)?
+            || nodes::perform(self)?
+        {
             return Ok(());
         }
         let vhost = segment(&self.arguments.vhost);

@@ -9,6 +9,7 @@ pub mod resource;
 
 mod access;
 mod bindings;
+mod cluster;
 mod connections;
 mod consumers;
 mod definitions;
@@ -25,6 +26,7 @@ mod permissions;
 mod policies;
 mod queues;
 mod quorum;
+mod replicas;
 mod stats;
 mod users;
 mod vhosts;

@@ -82,6 +82,13 @@ impl Names {
         }
     }
 
+    /// The nodes of that name: the one that has it now, then those that had it before they were wiped.
+    pub fn incarnations(&self, name: &str) -> Vec<NodeId> {
+        let former = format!("{name} (lost)");
+        let lost = self.all.iter().filter(|(_, known)| **known == former).map(|(node, _)| *node);
+        self.find(name).into_iter().chain(lost).collect()
+    }
+
     /// The node of that name.
     pub fn find(&self, name: &str) -> Option<NodeId> {
         self.all.iter().find(|(_, known)| *known == name).map(|(node, _)| *node)
@@ -93,7 +100,7 @@ impl Place {
     pub fn declared(queue: &Queue, names: &Names) -> Self {
         let members = match queue.kind {
             QueueKind::Classic => vec![queue.home],
-            QueueKind::Quorum => queue.members.clone(),
+            QueueKind::Quorum => queue.nodes().collect(),
         };
         let members: Vec<String> = members.iter().map(|node| names.of(*node).to_owned()).collect();
         Self {
@@ -184,11 +191,12 @@ fn classic<'a>(queue: &Queue, names: &Names, parts: &'a [Part]) -> (Option<&'a Q
 fn quorum<'a>(queue: &Queue, names: &Names, parts: &'a [Part]) -> (Option<&'a QueuePart>, Place) {
     let claims = parts.iter().filter_map(|part| Some((part.id, find(part, queue.id)?)));
     let leading = claims.max_by_key(|(_, claim)| claim.term);
+    let recorded: Vec<NodeId> = queue.nodes().collect();
     let (voters, learners) = match leading {
         Some((_, claim)) if !claim.voters.is_empty() => {
             (claim.voters.as_slice(), claim.learners.as_slice())
         }
-        _ => (queue.members.as_slice(), &[][..]),
+        _ => (recorded.as_slice(), &[][..]),
     };
     let seats = parts.iter().filter_map(|part| {
         let at = part.members.binary_search_by_key(&queue.id, |one| one.queue).ok()?;
@@ -208,7 +216,7 @@ fn quorum<'a>(queue: &Queue, names: &Names, parts: &'a [Part]) -> (Option<&'a Qu
     members.sort_unstable();
     online.sort_unstable();
     let place = Place {
-        node: leader.as_ref().or(queue.members.first()).map(name).unwrap_or_default(),
+        node: leader.as_ref().or(recorded.first()).map(name).unwrap_or_default(),
         leader: leader.as_ref().map(name),
         members,
         online,

@@ -5,6 +5,7 @@
 use model::id::{NodeId, QueueId};
 use serde::{Deserialize, Serialize};
 
+use crate::members::{Changed, MemberError};
 use crate::view::part::{node_id, queue_id};
 
 /// A question, or an order.
@@ -24,6 +25,33 @@ pub enum Inquiry {
         #[serde(with = "node_id")]
         to: NodeId,
     },
+    /// Gives a quorum queue that the node leads a member; answered by a [`Change`].
+    AddMember {
+        /// The queue.
+        #[serde(with = "queue_id")]
+        queue: QueueId,
+        /// The member's node.
+        #[serde(with = "node_id")]
+        node: NodeId,
+    },
+    /// Takes a member from a quorum queue that the node leads; answered by a [`Change`].
+    DeleteMember {
+        /// The queue.
+        #[serde(with = "queue_id")]
+        queue: QueueId,
+        /// The member's node.
+        #[serde(with = "node_id")]
+        node: NodeId,
+        /// Even if too few running members are left.
+        force: bool,
+    },
+    /// Enters maintenance mode; answered by a [`Drained`](crate::members::Drained) or why not.
+    Drain,
+    /// Leaves maintenance mode; answered by a [`Done`].
+    Revive,
+    /// The leader of the metadata group takes a node that does not run out of the cluster; answered
+    /// by a [`Done`].
+    Forget(#[serde(with = "node_id")] NodeId),
     /// Closes a connection; answered by a [`Done`].
     Close {
         /// Its name.
@@ -35,6 +63,9 @@ pub enum Inquiry {
 
 /// How an order ended: nothing, or why it was not carried out.
 pub type Done = Result<(), String>;
+
+/// How a change of members ended.
+pub type Change = Result<Changed, MemberError>;
 
 /// What is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,8 @@ use metadata::state::State;
 use model::id::{NodeId, QueueId};
 
 use crate::census::{Census, Names};
-use crate::inquiry::Wanted;
+use crate::inquiry::{Change, Wanted};
+use crate::members::Drained;
 use crate::view::counters::{ExchangeCounters, GlobalCounters};
 use crate::view::message::{GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use crate::view::node::{NodeStats, OtherNode};
@@ -157,6 +158,46 @@ pub trait Node: Send + Sync + 'static {
         queue: QueueId,
         to: NodeId,
     ) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Gives a quorum queue a member on a node, with a vote, unless it has one there.
+    ///
+    /// # Errors
+    /// See [`MemberError`](crate::members::MemberError).
+    fn add_member(&self, queue: QueueId, node: NodeId) -> impl Future<Output = Change> + Send;
+
+    /// Takes the member on a node from a quorum queue, if it has one there; `force`: even if too few
+    /// running members are left.
+    ///
+    /// # Errors
+    /// See [`MemberError`](crate::members::MemberError).
+    fn delete_member(
+        &self,
+        queue: QueueId,
+        node: NodeId,
+        force: bool,
+    ) -> impl Future<Output = Change> + Send;
+
+    /// The nodes that are connected and may get queues, perhaps this one.
+    fn running_nodes(&self) -> Vec<NodeId>;
+
+    /// A node enters maintenance mode: it closes its clients' connections and gives its leaders away.
+    ///
+    /// # Errors
+    /// If it does not answer, or the topology cannot be changed.
+    fn drain(&self, node: NodeId) -> impl Future<Output = Result<Drained, Refusal>> + Send;
+
+    /// A node leaves maintenance mode.
+    ///
+    /// # Errors
+    /// As [`Node::drain`].
+    fn revive(&self, node: NodeId) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// A node that does not run is none of the cluster any more. Its members of queues have been
+    /// deleted before.
+    ///
+    /// # Errors
+    /// If it runs, is this one, or is unknown, or the topology cannot be changed.
+    fn forget(&self, node: NodeId) -> impl Future<Output = Result<(), Refusal>> + Send;
 
     /// Totals by exchange, keyed by virtual host and name. May lack exchanges without traffic.
     fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters>;

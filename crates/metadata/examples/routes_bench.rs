@@ -47,6 +47,7 @@ fn queue(state: &mut State, name: &str) {
         exclusive_owner: None,
         home: model::id::NodeId(0),
         members: Vec::new(),
+        away: Vec::new(),
         arguments: FieldTable::default(),
         user: "guest".into(),
     };
@@ -253,6 +254,7 @@ fn declarations() {
                 exclusive_owner: None,
                 home: model::id::NodeId(0),
                 members: Vec::new(),
+                away: Vec::new(),
                 arguments: FieldTable::default(),
                 user: "guest".into(),
             });

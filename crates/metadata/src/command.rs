@@ -190,6 +190,25 @@ pub enum Command {
         /// Its incarnation.
         id: u64,
     },
+    /// A node enters or leaves maintenance mode.
+    SetMaintenance {
+        /// Its incarnation.
+        id: u64,
+        /// Enters it.
+        on: bool,
+    },
+    /// A quorum queue gets a member, which has not started. Nothing if it has one there.
+    AddMember {
+        /// The queue.
+        queue: SerialQueueId,
+        /// The incarnation of a node that keeps queues.
+        node: u64,
+    },
+    /// These have been told their groups' logs; nothing for those that are members no more.
+    MembersStarted(Vec<MemberName>),
+    /// Somebody is not a member of a quorum queue's group any more: its node deletes what it has.
+    /// Nothing if it is none, or another one is there by now.
+    RemoveMember(MemberName),
 }
 
 /// A node that makes itself known. A new incarnation takes the place of an older one with its name.
@@ -263,10 +282,24 @@ pub struct DeclareQueue {
     /// [`crate::placement`]).
     #[serde(default, with = "home::members", skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<NodeId>,
+    /// Those of them that are away: they do not found its group, and start when they are back.
+    #[serde(default, with = "home::members", skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<NodeId>,
+}
+
+/// A member of a quorum queue, by all that names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MemberName {
+    /// Of which queue.
+    pub queue: SerialQueueId,
+    /// On which node.
+    pub node: u64,
+    /// Its stream there.
+    pub stream: u64,
 }
 
 /// A [`QueueId`] that can stand in a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SerialQueueId(#[serde(with = "queue_id")] pub QueueId);
 

@@ -5,6 +5,7 @@
 
 mod bindings;
 mod exchanges;
+mod members;
 mod nodes;
 mod parameters;
 mod parts;
@@ -90,6 +91,14 @@ impl State {
             Command::PutNode(put) => self.put_node(put, &mut out)?,
             Command::NodeEnded { id, boot } => self.node_ended(NodeId(id), boot, &mut out),
             Command::ForgetNode { id } => self.forget_node(NodeId(id), &mut out)?,
+            Command::SetMaintenance { id, on } => {
+                self.set_maintenance(NodeId(id), on, &mut out)?;
+            }
+            Command::AddMember { queue, node } => {
+                self.add_member(queue.0, NodeId(node), &mut out)?;
+            }
+            Command::MembersStarted(members) => self.members_started(&members, &mut out),
+            Command::RemoveMember(member) => self.remove_member(member, &mut out),
         }
         Ok(out)
     }

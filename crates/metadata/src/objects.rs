@@ -3,6 +3,7 @@
 pub mod binding;
 pub mod exchange;
 pub mod limit;
+pub mod member;
 pub mod node;
 pub mod parameter;
 pub mod permission;

@@ -14,8 +14,9 @@ pub const GROUP_SIZE: u64 = 3;
 
 /// The members of a new quorum queue, the first of which is to lead it: the declaring node, unless
 /// the queue's arguments want leaders spread or the node keeps no queues; then others in an order
-/// that differs from queue to queue. An odd number of them, at most `size` or what
-/// `x-quorum-initial-group-size` says.
+/// that differs from queue to queue, those that are there before those that are not (`is_up`). An odd
+/// number of them, at most `size` or what `x-quorum-initial-group-size` says. A node in maintenance
+/// mode is not among them unless there is no other.
 pub fn members(
     state: &State,
     declarer: NodeId,
@@ -23,18 +24,22 @@ pub fn members(
     queue: &str,
     table: &amq_protocol_types::FieldTable,
     size: u64,
+    is_up: impl Fn(NodeId) -> bool,
 ) -> Vec<NodeId> {
-    let mut nodes: Vec<NodeId> = state
-        .nodes()
-        .filter(|node| node.role == NodeRole::Full && !node.lost)
-        .map(|node| node.id)
-        .collect();
+    let full = || state.nodes().filter(|node| node.role == NodeRole::Full && !node.lost);
+    let mut nodes: Vec<NodeId> =
+        full().filter(|node| node.takes_queues()).map(|node| node.id).collect();
+    if nodes.is_empty() {
+        nodes = full().map(|node| node.id).collect();
+    }
     if nodes.is_empty() {
         return vec![declarer];
     }
     let balanced =
         arguments::string(table, "x-queue-leader-locator").is_some_and(|name| name == "balanced");
-    nodes.sort_by_key(|node| (balanced || *node != declarer, weight(vhost, queue, *node)));
+    nodes.sort_by_key(|node| {
+        (!is_up(*node), balanced || *node != declarer, weight(vhost, queue, *node))
+    });
     let asked = arguments::integer(table, "x-quorum-initial-group-size");
     let size = asked.and_then(|size| u64::try_from(size).ok()).unwrap_or(size).max(1);
     let size = usize::try_from(size).unwrap_or(usize::MAX).min(nodes.len());
@@ -73,7 +78,7 @@ mod tests {
     }
 
     fn placed(state: &State, queue: &str, arguments: &FieldTable) -> Vec<u64> {
-        let members = members(state, NodeId(2), "/", queue, arguments, GROUP_SIZE);
+        let members = members(state, NodeId(2), "/", queue, arguments, GROUP_SIZE, |_| true);
         members.into_iter().map(|node| node.0).collect()
     }
 
@@ -92,6 +97,29 @@ mod tests {
             let arguments = table([("x-quorum-initial-group-size", integer(size))]);
             assert_eq!(placed(&state, "q", &arguments).len(), expected, "asked for {size}");
         }
+    }
+
+    #[test]
+    fn nodes_that_are_there_come_first_and_drained_ones_do_not_come() {
+        let mut state = cluster(5, 0);
+        let none = FieldTable::default();
+        let is_up = |node: NodeId| node.0 != 4 && node.0 != 5;
+        let placed = |state: &State| {
+            let members = members(state, NodeId(2), "/", "q", &none, 3, is_up);
+            members.into_iter().map(|node| node.0).collect::<Vec<u64>>()
+        };
+        let mut found = placed(&state);
+        assert_eq!(found[0], 2);
+        found.sort_unstable();
+        assert_eq!(found, [1, 2, 3]);
+        state.apply(Command::SetMaintenance { id: 2, on: true }).unwrap();
+        let found = placed(&state);
+        assert!(!found.contains(&2) && found.len() == 3, "{found:?}");
+        assert!([1, 3].contains(&found[0]), "who leads is there: {found:?}");
+        for id in [1, 3, 4, 5] {
+            state.apply(Command::SetMaintenance { id, on: true }).unwrap();
+        }
+        assert_eq!(placed(&state)[0], 2, "there is no other");
     }
 
     #[test]

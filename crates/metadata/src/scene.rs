@@ -77,6 +77,7 @@ pub(crate) fn queue(name: &str) -> DeclareQueue {
         user: "guest".into(),
         home: NodeId(0),
         members: Vec::new(),
+        away: Vec::new(),
     }
 }
 

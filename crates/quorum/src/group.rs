@@ -3,13 +3,13 @@
 use model::id::{QueueId, StreamId};
 use std::fmt;
 
-/// A Raft group. The same number names its stream in every member's journal, and its queue if it
-/// is a queue's. Never reused.
+/// A Raft group. The same number names its queue if it is a queue's, and the stream of its first
+/// members in their journals. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u64);
 
 impl GroupId {
-    /// Its stream in the journal.
+    /// The stream of its first members in the journal; later ones have others.
     pub fn stream(self) -> StreamId {
         StreamId(self.0)
     }

@@ -229,7 +229,8 @@ impl Host {
             Care::Heartbeats => Class::Vital,
         };
         let (disk, at) = (shared.disk.clone(), Arc::clone(&seat));
-        let log = Arc::new(GroupLog::new(id.stream(), class, disk, at, recovered));
+        let stream = recovered.stream.unwrap_or_else(|| id.stream());
+        let log = Arc::new(GroupLog::new(stream, class, disk, at, recovered));
         seat.call(|member| member.opened(Records { log: Arc::clone(&log) }));
         let sessions = Arc::new(Sessions::default());
         let network = Network {

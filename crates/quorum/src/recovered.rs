@@ -5,7 +5,7 @@
 
 use crate::record::{EntryKind, Head};
 use crate::types::{LogId, Vote};
-use model::id::Seq;
+use model::id::{Seq, StreamId};
 
 /// The records of one group.
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub struct Recovered {
     /// The highest position seen.
     pub(crate) highest: u64,
     damage: Option<String>,
+    /// Where the records are, if not in the stream of the group's number.
+    pub(crate) stream: Option<StreamId>,
 }
 
 /// An entry's record.
@@ -40,6 +42,12 @@ impl Recovered {
     /// Nothing yet. `highest` is the highest position that the journal knows the stream ever had.
     pub fn new(highest: Seq) -> Self {
         Self { highest: highest.0, ..Self::default() }
+    }
+
+    /// The same of a member whose stream is not that of the group's number.
+    #[must_use]
+    pub fn in_stream(self, stream: StreamId) -> Self {
+        Self { stream: Some(stream), ..self }
     }
 
     /// Whether there is no trace of the group.

@@ -20,6 +20,8 @@ mod extensions;
 mod failover;
 mod formation;
 mod http;
+mod members;
+mod nodes;
 mod operators;
 mod partitions;
 mod permissions;

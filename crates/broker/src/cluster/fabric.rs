@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use model::id::{NodeId, QueueId};
+use model::id::{NodeId, QueueId, StreamId};
 use model::time::Millis;
 use quorum::group::GroupId;
-use quorum::host::Care;
+use quorum::host::Host;
 use quorum::member::Member;
 
 use crate::cluster::transport::Road;
 use crate::cluster::{Cluster, channel};
 use crate::replicated::client::Leader;
-use crate::replicated::fabric::Fabric;
+use crate::replicated::fabric::{Berth, Fabric};
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::shard::command::{Batch, Command};
@@ -27,9 +27,8 @@ use crate::shard::command::{Batch, Command};
 const NOTICE_BYTES: usize = 4 << 20;
 /// Bytes of one announcement.
 const ANNOUNCEMENT: usize = 24;
-/// How often, and for how long, a new member looks whether its group has been founded.
+/// How often a new member looks whether its group has been founded.
 const FOUNDING_PAUSE: Duration = Duration::from_millis(500);
-const FOUNDING_LOOKS: u32 = 600;
 /// Announcements in one message.
 const ANNOUNCEMENTS: usize = 4096;
 
@@ -78,6 +77,7 @@ impl Fabric for Cluster {
     fn announce(&self, queue: QueueId, leader: Leader) {
         self.leads.lock().insert(queue, leader);
         self.heard.lock().remove(&queue);
+        self.unfinished.notify_one();
         let bytes = encode([(queue, leader)].into_iter());
         for peer in self.connected() {
             self.lanes.send(peer.id, channel::ANNOUNCEMENTS, bytes.clone());
@@ -88,39 +88,40 @@ impl Fabric for Cluster {
         self.heard.lock().get(&queue).copied()
     }
 
-    fn start(&self, queue: QueueId, member: Arc<dyn Member>, members: Vec<NodeId>) {
-        let group = GroupId::from(queue);
-        let recovered = self.recovered.lock().remove(&group).unwrap_or_default();
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth) {
         let (host, me, road) = (self.host.clone(), self.me.node, self.road.clone());
-        tokio::spawn(async move {
-            if let Err(error) = host.start(group, Care::Supervised, member, recovered).await {
-                tracing::error!(%queue, %error, "a member of a quorum queue cannot start");
-                return;
-            }
-            // The first of the members founds the group. If it is lost before the others have heard
-            // of that, the next one does: all of them would found the same.
-            for _ in 0..FOUNDING_LOOKS {
-                if host.status(group).is_none_or(|status| !status.members.is_empty()) {
-                    return;
-                }
-                if members.iter().find(|member| **member == me || is_up(&road, **member))
-                    == Some(&me)
-                {
-                    if let Err(error) = host.initialise(group, &members).await {
-                        tracing::error!(%queue, %error, "a quorum queue cannot be founded");
-                    }
-                    return;
-                }
-                tokio::time::sleep(FOUNDING_PAUSE).await;
+        let founders = berth.founders.clone();
+        self.berths.start(queue, member, &berth, move || {
+            if founders.contains(&me) {
+                tokio::spawn(found(host, queue, me, road, founders));
             }
         });
     }
 
-    fn delete(&self, queue: QueueId) {
+    fn delete(&self, queue: QueueId, stream: StreamId) {
+        self.leads.lock().remove(&queue);
+        self.berths.delete(queue, stream);
+    }
+
+    fn forget(&self, queue: QueueId) {
         self.leads.lock().remove(&queue);
         self.heard.lock().remove(&queue);
-        let host = self.host.clone();
-        tokio::spawn(async move { host.delete(GroupId::from(queue)).await });
+    }
+}
+
+/// Founds a queue's group unless somebody else does, as the first of the founders. If that one is
+/// lost before the others have heard of it, the next one does: all of them would found the same.
+async fn found(host: Host, queue: QueueId, me: NodeId, road: Road, founders: Vec<NodeId>) {
+    let group = GroupId::from(queue);
+    while host.status(group).is_some_and(|status| status.members.is_empty()) {
+        let first = founders.iter().find(|node| **node == me || is_up(&road, **node));
+        if first == Some(&me) {
+            if let Err(error) = host.initialise(group, &founders).await {
+                tracing::error!(%queue, %error, "a quorum queue cannot be founded");
+            }
+            return;
+        }
+        tokio::time::sleep(FOUNDING_PAUSE).await;
     }
 }
 

@@ -268,6 +268,11 @@ impl Proposer {
         }
     }
 
+    /// Whether a node is connected.
+    pub(crate) fn is_connected(&self, node: NodeId) -> bool {
+        self.state.lock().up.contains_key(&node)
+    }
+
     /// Whether somebody who can be reached leads it.
     pub(crate) fn has_leader(&self) -> bool {
         self.state.lock().leaderless_since.is_none()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use metadata::command::{Command, PutNode};
 use metadata::objects::node::NodeRole;
 use metadata::state::State;
-use model::id::NodeId;
+use model::id::{NodeId, StreamId};
 use quorum::change::Change;
 use tokio::sync::watch;
 
@@ -76,8 +76,10 @@ impl Steward {
         self.end_what_is_over().await;
         if done {
             // What this start has submitted is applied, so all before it is.
-            let state = self.router.state();
-            self.cluster.drop_strays(|queue| state.queue_by_id(queue).is_some());
+            let (state, me) = (self.router.state(), self.cluster.me.node);
+            let used: BTreeSet<StreamId> =
+                state.all_queues().filter_map(|queue| queue.stream(me)).collect();
+            self.cluster.drop_strays(|stream| used.contains(&stream));
         }
         done
     }
@@ -342,6 +344,7 @@ mod tests {
             user: "guest".into(),
             home: DEAD.node,
             members: Vec::new(),
+            away: Vec::new(),
         };
         state.apply(Command::DeclareQueue(declare)).expect("it is new");
         assert_eq!(over(&state, &mut ended), [DEAD]);

@@ -138,6 +138,7 @@ impl Gateway {
             // The topology says where it shall be.
             home: NodeId(0),
             members: Vec::new(),
+            away: Vec::new(),
         };
         loop {
             let place = self.place()?;

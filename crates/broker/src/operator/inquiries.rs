@@ -19,6 +19,7 @@ use quorum::group::GroupId;
 use tokio::task::JoinSet;
 
 use crate::cluster::{Inquiries, channel};
+use crate::maintenance;
 use crate::node::Node;
 use crate::operator::parts;
 
@@ -26,6 +27,9 @@ use crate::operator::parts;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long another node may take to hand its leadership over.
 const TRANSFER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long another node may take for what concerns all that it has.
+const ORDER_PATIENCE: Duration = Duration::from_mins(5);
 
 /// Asks other nodes.
 #[derive(Debug, Default)]
@@ -123,6 +127,19 @@ impl Inquirer {
         inquiry::decode::<Done>(&answer).map_err(|error| error.to_string())?
     }
 
+    /// Lets another node do something that takes a while.
+    pub(super) async fn order(
+        &self,
+        node: &Node,
+        to: NodeId,
+        order: Inquiry,
+    ) -> Result<Bytes, String> {
+        let order = Bytes::from(order.encode());
+        let road = &node.cluster.road;
+        let answer = road.request(to, channel::INQUIRIES, order, ORDER_PATIENCE).await;
+        answer.ok_or_else(|| "the node does not answer".to_owned())
+    }
+
     /// Lets whoever has a connection of that name close it.
     pub(super) async fn close(&self, node: &Node, name: &str, reason: &str) -> bool {
         let order = Inquiry::Close { name: name.to_owned(), reason: reason.to_owned() };
@@ -142,8 +159,8 @@ fn members(node: &Node, queue: QueueId, leader: Option<NodeId>) -> Vec<NodeId> {
         return of_group;
     }
     let state = node.router.state();
-    let declared = state.queue_by_id(queue).map(|queue| queue.members.clone());
-    let mut members = declared.unwrap_or_default();
+    let declared = state.queue_by_id(queue).map(|queue| queue.nodes().collect());
+    let mut members: Vec<NodeId> = declared.unwrap_or_default();
     members.extend(leader.filter(|leader| !members.contains(leader)));
     members
 }
@@ -205,6 +222,24 @@ async fn perform(node: &Arc<Node>, question: Inquiry) -> Vec<u8> {
         }
         Inquiry::Member(queue) => inquiry::encode(&parts::raft_member_of(node, queue)),
         Inquiry::Transfer { queue, to } => inquiry::encode(&transfer(node, queue, to).await),
+        Inquiry::AddMember { queue, node: member } => {
+            inquiry::encode(&node.members.add_here(queue, member).await)
+        }
+        Inquiry::DeleteMember { queue, node: member, force } => {
+            inquiry::encode(&node.members.delete_here(queue, member, force).await)
+        }
+        Inquiry::Drain => {
+            let drained = maintenance::drain(node).await;
+            inquiry::encode(&drained.map_err(|refusal| refusal.text))
+        }
+        Inquiry::Revive => {
+            let revived: Done = maintenance::revive(node).await.map_err(|refusal| refusal.text);
+            inquiry::encode(&revived)
+        }
+        Inquiry::Forget(gone) => {
+            let forgotten: Done = node.members.forget(gone).await.map_err(|refusal| refusal.text);
+            inquiry::encode(&forgotten)
+        }
         Inquiry::Close { name, reason } => {
             let closed = node.connections.close(&reason, |record| record.name == name);
             let done: Done = if closed > 0 { Ok(()) } else { Err("no such connection".into()) };

@@ -125,8 +125,20 @@ pub(super) fn raft_members(node: &Node) -> Vec<RaftMember> {
 
 /// This node's member of one of them.
 pub(super) fn raft_member_of(node: &Node, queue: QueueId) -> Option<RaftMember> {
-    let status = node.cluster.host.status(GroupId::from(queue))?;
-    Some(raft_member(node.cluster.me.node, queue, &status))
+    if let Some(status) = node.cluster.host.status(GroupId::from(queue)) {
+        return Some(raft_member(node.cluster.me.node, queue, &status));
+    }
+    node.cluster.berths.lost(queue).map(|_| RaftMember {
+        queue,
+        role: RaftRole::Lost,
+        has_leader: false,
+        term: 0,
+        last: 0,
+        committed: 0,
+        applied: 0,
+        snapshot: 0,
+        log_bytes: 0,
+    })
 }
 
 fn raft_member(me: NodeId, queue: QueueId, status: &Status) -> RaftMember {

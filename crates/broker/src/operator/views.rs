@@ -236,7 +236,7 @@ pub(super) fn node_stats(node: &Node) -> NodeStats {
         cluster_name: node.cluster_name(),
         started_at_ms: node.started_at_ms,
         serving: !stopping && node.is_joined(),
-        draining: stopping,
+        draining: stopping || *node.maintenance.borrow(),
         memory_used: usage.resident,
         memory_limit: node.budget.memory_limit,
         memory_alarm: alarms.memory,

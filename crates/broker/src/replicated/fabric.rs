@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::id::{NodeId, QueueId};
+use model::id::{NodeId, QueueId, StreamId};
 use model::time::Millis;
 use quorum::member::Member;
 
@@ -41,10 +41,23 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Starts this node's member of a queue's group. If the group has never been founded, the first
-    /// of `first` who is there does it.
-    fn start(&self, queue: QueueId, member: Arc<dyn Member>, first: Vec<NodeId>);
+    /// Starts this node's member of a queue's group, after what was asked for this queue before.
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth);
 
-    /// Ends this node's member for good; what the journal has of it is dropped.
-    fn delete(&self, queue: QueueId);
+    /// A queue is gone.
+    fn forget(&self, _queue: QueueId) {}
+
+    /// Ends this node's member for good; what the journal has in its stream is dropped.
+    fn delete(&self, queue: QueueId, stream: StreamId);
+}
+
+/// How a member starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Berth {
+    /// Where its records are.
+    pub(crate) stream: StreamId,
+    /// It has been a member already: without data it must not start.
+    pub(crate) started: bool,
+    /// If the group has never been founded, the first of them who is there does it.
+    pub(crate) founders: Vec<NodeId>,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::id::{NodeId, QueueId};
+use model::id::{NodeId, QueueId, StreamId};
 use parking_lot::Mutex;
 use quorum::member::{Body, BodyPlace, Committed, Member, Role};
 use quorum::records::Records;
@@ -19,6 +19,8 @@ use crate::shards::Shards;
 #[derive(Debug)]
 pub(crate) struct QueueMember {
     queue: QueueId,
+    /// Tells it from other members that the node has had.
+    stream: StreamId,
     shards: Arc<Shards>,
     /// Shared with the replica in the shard.
     containers: Arc<Mutex<Containers>>,
@@ -28,15 +30,16 @@ impl QueueMember {
     /// The member of a queue.
     pub(crate) fn new(
         queue: QueueId,
+        stream: StreamId,
         shards: Arc<Shards>,
         containers: Arc<Mutex<Containers>>,
     ) -> Self {
-        Self { queue, shards, containers }
+        Self { queue, stream, shards, containers }
     }
 
     fn post(&self, input: Input) {
-        let queue = self.queue;
-        self.shards.post(queue, Batch::one(Command::Raft { queue, input }));
+        let (queue, stream) = (self.queue, self.stream);
+        self.shards.post(queue, Batch::one(Command::Raft { queue, stream, input }));
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use amqp::request::{Flow, Unsettled};
 use bytes::Bytes;
-use model::id::{ConnectionId, ConsumerId, NodeId, Seq};
+use metadata::objects::member::{Member, Stage};
+use model::id::{ConnectionId, ConsumerId, NodeId, Seq, StreamId};
 use model::message::Message;
 use model::time::{Millis, Timestamp};
 use quorum::member::{Body, Committed, Role};
@@ -15,6 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::origin::Origin;
 use crate::replicated::client::{Asker, Client, Leader};
+use crate::replicated::fabric::Berth;
 use crate::replicated::member::QueueMember;
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
@@ -83,15 +85,8 @@ impl ClusterQueue {
     /// A queue without a leader yet; if this node is one of its members, the member starts.
     pub(crate) fn open(profile: Profile, desk: &Desk, now: Timestamp) -> Self {
         let me = desk.fabric.me();
-        let members = profile.quorum.clone().unwrap_or_default();
         let home = profile.quorum.is_none().then_some(profile.home);
-        let replica = members.contains(&me.node).then(|| {
-            let containers = Arc::default();
-            let shards = Arc::clone(&desk.shards);
-            let member = QueueMember::new(profile.id, shards, Arc::clone(&containers));
-            desk.fabric.start(profile.id, Arc::new(member), members);
-            Replica::new(containers)
-        });
+        let replica = profile.member(me.node).map(|member| start(desk, &profile, member));
         let mut client = Client::new(profile.id, me);
         if home.is_none()
             && let Some(leader) = desk.fabric.leader_of(profile.id)
@@ -241,11 +236,31 @@ impl ClusterQueue {
         self.client.order(now, order, Asker::Delete(answer));
     }
 
-    pub(crate) fn configure(&mut self, profile: Profile) {
+    /// Its settings or its members have changed.
+    pub(crate) fn configure(&mut self, desk: &mut Desk, profile: Profile) {
+        let member = profile.member(desk.fabric.me().node);
+        let stream = self.replica.as_ref().map(Replica::stream);
         self.profile = profile;
+        if stream != member.map(|member| member.stream) {
+            self.leave(desk);
+            self.replica = member.map(|member| start(desk, &self.profile, member));
+        }
         if let Some(replica) = &mut self.replica {
             replica.configure(&self.profile);
         }
+    }
+
+    /// This node's member goes, with all that is in the journal of it.
+    fn leave(&mut self, desk: &mut Desk) {
+        let Some(mut replica) = self.replica.take() else { return };
+        let me = self.client.me().node;
+        replica.end(desk);
+        self.records = None;
+        (self.voters, self.learners) = (Vec::new(), Vec::new());
+        if self.client.leader().is_some_and(|leader| leader.node == me) {
+            self.client.follow(desk.now, None);
+        }
+        desk.fabric.delete(self.profile.id, replica.stream());
     }
 
     /// Batches of another node, or of this one, for the leader.
@@ -320,8 +335,15 @@ impl ClusterQueue {
 
     /// The host of its group has something for its member. Returns whether it leads now and did
     /// not before: then all nodes must hear of it.
-    pub(crate) fn input(&mut self, desk: &mut Desk, input: Input) -> Option<Leader> {
-        let replica = self.replica.as_mut()?;
+    ///
+    /// What is for a member that this node had before is nothing to this one.
+    pub(crate) fn input(
+        &mut self,
+        desk: &mut Desk,
+        stream: StreamId,
+        input: Input,
+    ) -> Option<Leader> {
+        let replica = self.replica.as_mut().filter(|replica| replica.stream() == stream)?;
         match input {
             Input::Started(records) => self.records = Some(records),
             Input::Committed(entries) => {
@@ -382,10 +404,12 @@ impl ClusterQueue {
     pub(crate) fn on_bodies(
         &mut self,
         desk: &mut Desk,
+        stream: StreamId,
         bodies: Vec<(Seq, Option<Message>)>,
         carry: bool,
     ) {
-        let Some(replica) = &mut self.replica else { return };
+        let current = self.replica.as_mut().filter(|replica| replica.stream() == stream);
+        let Some(replica) = current else { return };
         if !carry {
             replica.on_read(desk, &self.profile, bodies);
         } else if let Some(records) = &self.records
@@ -394,7 +418,7 @@ impl ClusterQueue {
             let (queue, inbox) = (self.profile.id, Arc::clone(&desk.inbox));
             records.carry(payloads, move |positions| {
                 let input = Input::Stored { carried, positions };
-                inbox.post(Batch::one(Command::Raft { queue, input }));
+                inbox.post(Batch::one(Command::Raft { queue, stream, input }));
             });
         }
     }
@@ -496,9 +520,7 @@ impl ClusterQueue {
 
     /// The queue is gone.
     pub(crate) fn end(mut self, desk: &mut Desk) {
-        if let Some(replica) = &mut self.replica {
-            replica.step_down();
-        }
+        self.leave(desk);
         desk.counted.confirmed += self.client.end(&mut desk.outboxes);
     }
 
@@ -556,4 +578,16 @@ impl ClusterQueue {
     pub(crate) fn led_in(&self) -> Option<u64> {
         self.replica.as_ref().and_then(Replica::led_in)
     }
+}
+
+/// Starts this node's member of a queue.
+fn start(desk: &Desk, profile: &Profile, member: Member) -> Replica {
+    let (queue, stream) = (profile.id, member.stream);
+    let containers = Arc::default();
+    let shards = Arc::clone(&desk.shards);
+    let started = member.stage == Stage::Started;
+    let member = QueueMember::new(queue, stream, shards, Arc::clone(&containers));
+    let berth = Berth { stream, started, founders: profile.founders() };
+    desk.fabric.start(queue, Arc::new(member), berth);
+    Replica::new(stream, containers)
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use amq_protocol_types::AMQPValue;
 use bytes::{BufMut, Bytes, BytesMut};
-use model::id::{ConsumerId, NodeId, QueueId, Seq};
+use model::id::{ConsumerId, NodeId, QueueId, Seq, StreamId};
 use model::message::Message;
 use model::time::Timestamp;
 use parking_lot::Mutex;
@@ -105,6 +105,8 @@ pub(crate) struct Carried {
 /// See the module head.
 #[derive(Debug)]
 pub(crate) struct Replica {
+    /// Where its records are.
+    stream: StreamId,
     machine: Machine,
     containers: Arc<Mutex<Containers>>,
     bodies: Bodies,
@@ -124,9 +126,10 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// An empty member.
-    pub(crate) fn new(containers: Arc<Mutex<Containers>>) -> Self {
+    /// An empty member whose records are in that stream.
+    pub(crate) fn new(stream: StreamId, containers: Arc<Mutex<Containers>>) -> Self {
         Self {
+            stream,
             machine: Machine::new(),
             containers,
             bodies: Bodies::default(),
@@ -140,6 +143,18 @@ impl Replica {
             counters: Counters::default(),
             reported: Counters::default(),
         }
+    }
+
+    /// Where its records are.
+    pub(crate) fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// It is a member no more, or its queue is gone: nothing of it is in memory from now on.
+    pub(crate) fn end(&mut self, desk: &mut Desk) {
+        self.step_down();
+        self.bodies = Bodies::default();
+        self.report(desk);
     }
 
     /// The replicated state, to look at.
@@ -663,7 +678,7 @@ impl Replica {
         }
         self.reading = Some(places.clone());
         self.counters.disk_reads += places.len() as u64;
-        desk.read_places(profile.id, places, false);
+        desk.read_places(profile.id, self.stream, places, false);
     }
 
     /// Bodies have come from the journal; `None`: they cannot be read.
@@ -733,7 +748,7 @@ impl Replica {
             places.filter_map(|seq| containers.place(seq).map(|place| (seq, place))).collect();
         drop(containers);
         self.carrying = Some(first);
-        desk.read_places(queue, places, true);
+        desk.read_places(queue, self.stream, places, true);
     }
 
     /// Which of a container's messages are alive.

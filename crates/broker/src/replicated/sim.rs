@@ -213,7 +213,7 @@ async fn compare(world: &Arc<World>) {
             let Some(index) = world.book.lock().applied(queue, me.node) else { continue };
             let (answer, state) = oneshot::channel();
             let input = Input::Checkpoint(answer);
-            node.post(Command::Raft { queue, input });
+            node.post(Command::Raft { queue, stream: queue.into(), input });
             let mut dead = node.dead.subscribe();
             drop(node);
             let state = tokio::select! {

@@ -6,7 +6,9 @@ mod net;
 use std::time::Duration;
 
 use amqp::request::{Event, Flow, Outcome, Unsettled};
-use model::id::{ConsumerId, QueueId, Seq};
+use metadata::objects::member::{Member, Stage};
+use model::id::{ConsumerId, NodeId, QueueId, Seq, StreamId};
+use quorum::change::Change;
 
 use crate::shard::command::{Consumed, Deleted, Got, Settlement};
 use net::{Net, Node};
@@ -197,4 +199,80 @@ async fn without_its_keeper_a_classic_queue_refuses() {
     assert_eq!(b.consume(QUEUE, ConsumerId(4), Flow::Prefetch(5)).await, Consumed::NoQueue);
     b.publish(QUEUE, 1, b"1");
     assert!(matches!(b.events(1).await[..], [Event::Confirmed { number: 1, accepted: false, .. }]));
+}
+
+/// Members that have started, on the nodes with these numbers, in the streams beside them.
+fn started(members: &[(u64, u64)]) -> Vec<Member> {
+    let member = |(node, stream): &(u64, u64)| Member {
+        node: NodeId(*node),
+        stream: StreamId(*stream),
+        stage: Stage::Started,
+    };
+    members.iter().map(member).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_goes_and_comes_again_as_another_one() {
+    let mut net = Net::new(3);
+    net.declare(QUEUE).await;
+    let leader = net.leader(QUEUE).await.me.node;
+    let index = net.nodes().iter().position(|node| node.me.node != leader).unwrap();
+    let gone = net.nodes()[index].me.node;
+    publish(&net.nodes()[index], 0..50).await;
+    net.caught_up(QUEUE, gone).await;
+    let own = QUEUE.0;
+    net.change(QUEUE, Change::Remove(gone)).await;
+    let rest: Vec<(u64, u64)> =
+        (1..=3).filter(|node| *node != gone.0).map(|node| (node, own)).collect();
+    net.record(QUEUE, &started(&rest));
+    net.nodes()[index].has_member(QUEUE, false).await;
+    net.nodes()[index].has_stream(StreamId(own), false).await;
+    // It is still a node from which the queue is used.
+    publish(&net.nodes()[index], 50..60).await;
+
+    let stream = StreamId(500);
+    let mut members = started(&rest);
+    members.push(Member::unstarted(stream, gone));
+    net.record(QUEUE, &members);
+    net.change(QUEUE, Change::AddLearner(gone)).await;
+    net.caught_up(QUEUE, gone).await;
+    net.record(QUEUE, &started(&[&rest[..], &[(gone.0, 500)]].concat()));
+    net.change(QUEUE, Change::Promote(gone)).await;
+    net.nodes()[index].has_stream(stream, true).await;
+    // It comes back from its own stream, and its vote counts.
+    net.restart(index).await;
+    let other = rest.iter().map(|(node, _)| NodeId(*node)).find(|node| *node != leader).unwrap();
+    net.kill(other).await;
+    publish(&net.nodes()[index], 60..70).await;
+    net.kill(leader).await;
+    net.nodes()[index].has_member(QUEUE, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_whose_data_is_gone_does_not_start_and_is_replaced() {
+    let mut net = Net::new(3);
+    net.declare(QUEUE).await;
+    publish(&net.nodes()[0], 0..20).await;
+    let leader = net.leader(QUEUE).await.me.node;
+    let index = net.nodes().iter().position(|node| node.me.node != leader).unwrap();
+    let wiped = net.nodes()[index].me.node;
+    let own = QUEUE.0;
+    net.record(QUEUE, &started(&[(1, own), (2, own), (3, own)]));
+    net.wipe(index).await;
+    net.nodes()[index].has_lost(QUEUE).await;
+    publish(&net.nodes()[index], 20..30).await;
+
+    net.change(QUEUE, Change::Remove(wiped)).await;
+    let rest: Vec<(u64, u64)> =
+        (1..=3).filter(|node| *node != wiped.0).map(|node| (node, own)).collect();
+    let mut members = started(&rest);
+    members.push(Member::unstarted(StreamId(500), wiped));
+    net.record(QUEUE, &members);
+    net.change(QUEUE, Change::AddLearner(wiped)).await;
+    net.caught_up(QUEUE, wiped).await;
+    net.change(QUEUE, Change::Promote(wiped)).await;
+    net.nodes()[index].has_member(QUEUE, true).await;
+    let client = net.nodes()[index].client();
+    assert_eq!(client.consume(QUEUE, ConsumerId(3), Flow::Prefetch(0)).await, Consumed::Done);
+    assert_eq!(texts(&client.events(30).await), numbers(0..30));
 }

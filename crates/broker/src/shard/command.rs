@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amqp::request::{ChannelId, Flow, Outcome, Unsettled};
 use bytes::Bytes;
-use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, Seq};
+use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, Seq, StreamId};
 use model::message::Message;
 use model::time::Millis;
 use tokio::sync::oneshot;
@@ -81,9 +81,10 @@ pub(crate) enum Command {
     /// Bodies that were read back.
     Read { queue: QueueId, bodies: Vec<(Seq, Option<Bytes>)> },
     /// Bodies of a quorum queue that were read back; `carry`: to get records of their own.
-    Bodies { queue: QueueId, bodies: Vec<(Seq, Option<Message>)>, carry: bool },
-    /// The host of a quorum queue's group has something for its member here.
-    Raft { queue: QueueId, input: Input },
+    Bodies { queue: QueueId, stream: StreamId, bodies: Vec<(Seq, Option<Message>)>, carry: bool },
+    /// The host of a quorum queue's group has something for its member here, the one with that
+    /// stream.
+    Raft { queue: QueueId, stream: StreamId, input: Input },
     /// Another node's orders for a queue that this node leads or keeps.
     Orders { queue: QueueId, batch: Bytes },
     /// The leader or keeper of a queue tells something.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use bytes::Bytes;
 use journal::error::ReadError;
 use journal::op::Op;
-use model::id::{QueueId, Seq};
+use model::id::{QueueId, Seq, StreamId};
 use model::message::Message;
 use model::time::Timestamp;
 use queue::effect::{Effect, Reason};
@@ -120,9 +120,15 @@ impl Desk {
         Arc::clone(&self.journal).read_later(queue.into(), seqs, then);
     }
 
-    /// Reads bodies of a quorum queue from the records of its log where it may block, and posts
-    /// them back. `places` are sorted by place.
-    pub(crate) fn read_places(&self, queue: QueueId, places: Vec<(Seq, Place)>, carry: bool) {
+    /// Reads bodies of a quorum queue from the records of its member's log where it may block, and
+    /// posts them back. `places` are sorted by place.
+    pub(crate) fn read_places(
+        &self,
+        queue: QueueId,
+        stream: StreamId,
+        places: Vec<(Seq, Place)>,
+        carry: bool,
+    ) {
         let inbox = Arc::clone(&self.inbox);
         let mut positions: Vec<Seq> = places.iter().map(|(_, place)| place.position).collect();
         positions.dedup();
@@ -141,9 +147,9 @@ impl Desk {
                 let mut messages = messages.into_iter().flatten();
                 bodies.extend(here.iter().map(|(seq, _)| (*seq, messages.next())));
             }
-            inbox.post(Batch::one(Command::Bodies { queue, bodies, carry }));
+            inbox.post(Batch::one(Command::Bodies { queue, stream, bodies, carry }));
         });
-        Arc::clone(&self.journal).read_later(queue.into(), asked, then);
+        Arc::clone(&self.journal).read_later(stream, asked, then);
     }
 
     /// Sends a dead message on. Returns whether it is under way: then

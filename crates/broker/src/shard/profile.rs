@@ -1,6 +1,7 @@
 //! What a shard knows of a queue besides its messages.
 
 use metadata::objects::Name;
+use metadata::objects::member::{self, Member};
 use model::id::{NodeId, QueueId};
 use queue::settings::Settings;
 
@@ -16,14 +17,24 @@ pub(crate) struct Profile {
     pub(crate) dead_letter: Option<DeadLetterTarget>,
     /// The node that keeps a classic queue; 0: this one, which is on its own.
     pub(crate) home: NodeId,
-    /// The members of a quorum queue, the first of which founds its group; `None`: it is classic.
-    pub(crate) quorum: Option<Vec<NodeId>>,
+    /// The members of a quorum queue; `None`: it is classic.
+    pub(crate) quorum: Option<Vec<Member>>,
 }
 
 impl Profile {
     /// Whether `me` reaches it through the cluster.
     pub(crate) fn is_of_cluster(&self, me: NodeId) -> bool {
         self.quorum.is_some() || (self.home != NodeId(0) && self.home != me)
+    }
+
+    /// This node's member of a quorum queue, if it has one.
+    pub(crate) fn member(&self, me: NodeId) -> Option<Member> {
+        self.quorum.iter().flatten().find(|member| member.node == me).copied()
+    }
+
+    /// The nodes that may found its group.
+    pub(crate) fn founders(&self) -> Vec<NodeId> {
+        member::founders(self.quorum.as_deref().unwrap_or_default())
     }
 }
 

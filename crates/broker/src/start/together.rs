@@ -72,7 +72,7 @@ pub(super) async fn join(opened: &Opened) -> Result<Ready, StartError> {
     let cluster =
         Arc::new(Cluster::together(opened.me, &config.node.name, parts, road.clone(), group));
     if formed {
-        cluster.recovered.lock().insert(GROUP, recovered(opened)?);
+        cluster.berths.recovered([(GROUP.stream(), recovered(opened)?)]);
         cluster.start_group().await.map_err(StartError)?;
     }
     let state = router.state();

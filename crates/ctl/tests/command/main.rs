@@ -1,6 +1,8 @@
 //! Commands against a node that gives prepared answers: what is asked, what is printed, how it ends.
 
+mod members;
 mod node;
+mod nodes;
 mod prepared;
 
 use clap::Parser as _;

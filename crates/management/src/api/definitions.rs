@@ -387,6 +387,7 @@ fn queue(entry: &Body, vhost: &str, by: &str) -> Outcome<DeclareQueue> {
         // The node that takes it says where it shall be.
         home: NodeId(0),
         members: Vec::new(),
+        away: Vec::new(),
     })
 }
 

@@ -6,8 +6,9 @@ use serde_json::Value;
 use super::call::Call;
 use super::resource::Resource;
 use super::{
-    bindings, connections, consumers, definitions, exchanges, features, health, limits, messages,
-    nodes, overview, parameters, permissions, policies, queues, quorum, users, vhosts,
+    bindings, cluster, connections, consumers, definitions, exchanges, features, health, limits,
+    messages, nodes, overview, parameters, permissions, policies, queues, quorum, replicas, users,
+    vhosts,
 };
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
@@ -43,6 +44,9 @@ pub(super) async fn dispatch<N: Node>(
         (R::ClusterName, Put) => nodes::rename_cluster(call).await,
         (R::Nodes, Get) => nodes::list(call),
         (R::Node(name), Get) => nodes::get(call, name),
+        (R::Node(name), Delete) => cluster::forget(call, name).await,
+        (R::NodeDrain(name), Post) => cluster::drain(call, name).await,
+        (R::NodeRevive(name), Post) => cluster::revive(call, name).await,
         (R::NodeMemory(name, relative), Get) => nodes::memory(call, name, *relative).await,
         (R::EmptyList, Get) => Ok(Answer::Json(Value::Array(vec![]))),
         (R::Definitions(None), Get) => definitions::export(call),
@@ -107,6 +111,11 @@ pub(super) async fn dispatch<N: Node>(
         (R::QueueActions(vhost, name), Post) => queues::act(call, vhost, name),
         (R::QuorumStatus(vhost, name), Get) => quorum::status(call, vhost, name).await,
         (R::QuorumLeader(vhost, name), Put) => quorum::transfer(call, vhost, name).await,
+        (R::QuorumAddMember(vhost, name), Post) => replicas::add(call, vhost, name).await,
+        (R::QuorumDeleteMember(vhost, name), Delete) => replicas::delete(call, vhost, name).await,
+        (R::QuorumGrow(node), Post) => replicas::grow(call, node).await,
+        (R::QuorumGrowToCount, Post) => replicas::grow_to_count(call).await,
+        (R::QuorumShrink(node), Delete) => replicas::shrink(call, node).await,
         (R::Bindings(vhost), Get) => bindings::list(call, vhost.as_deref()),
         (R::BindingsBetween(ends), Get) => bindings::between(call, ends),
         (R::BindingsBetween(ends), Post) => bindings::post(call, ends).await,
@@ -158,10 +167,11 @@ pub(super) async fn dispatch<N: Node>(
         (R::UsedDeprecatedFeatures, Get) => features::used_deprecated(call),
         // Statistics are few and derived: there is nothing to reset. The request is answered as
         // RabbitMQ does, so that scripts go on.
-        (R::Reset | R::AuthAttempts(_), Delete) | (R::Rebalance, Post) => {
+        (R::Reset | R::AuthAttempts(_), Delete) => {
             call.administrator()?;
             Ok(Answer::Done)
         }
+        (R::Rebalance, Post) => cluster::rebalance(call).await,
         (R::Aliveness(vhost), Get) => health::aliveness(call, vhost),
         (R::OldHealth, Get) => Ok(health::old(call)),
         (R::Health(path), Get) => health::check(call, path).await,

@@ -16,6 +16,7 @@ use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::version;
 use crate::view::node::{NodeStats, OtherNode};
+use crate::view::raft::RaftRole;
 
 /// Checks for everybody: probes carry no credentials.
 pub(super) fn open<N: Node>(node: &N, resource: &Resource) -> Outcome<Answer> {
@@ -53,6 +54,8 @@ pub(super) async fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outco
         ["certificate-expiration", within, unit] => certificates(&stats, within, unit)?,
         ["virtual-hosts"] => ok(json!({})),
         ["node-is-quorum-critical"] => quorum_critical(call).await,
+        ["new-quorum-queue-replicas-have-finished-initial-sync"] => initial_sync(call),
+        ["quorum-queues-without-ghost-members"] => ghosts(call),
         ["quorum-queues-without-elected-leaders", rest @ ..] => leaderless(call, rest).await?,
         ["metadata-store", "initialized"] | ["metadata-store", "initialized", "with-data"] => {
             if stats.serving {
@@ -88,7 +91,11 @@ async fn quorum_critical<N: Node>(call: &Call<'_, N>) -> Answer {
     if nodes == 1 {
         return ok(json!({"reason": "single node cluster"}));
     }
-    let own = call.node.stats().name;
+    let stats = call.node.stats();
+    if stats.draining {
+        return ok(json!({"reason": "the node is in maintenance mode"}));
+    }
+    let own = stats.name;
     let census = call.node.census(Wanted::QUEUES).await;
     let critical = |queue: &Queue| {
         census.queues.get(&queue.id).is_some_and(|sight| {
@@ -114,6 +121,44 @@ async fn quorum_critical<N: Node>(call: &Call<'_, N>) -> Answer {
     failed(
         "without this node there is no majority for changes of the topology",
         json!({"queues": []}),
+    )
+}
+
+/// Whether members of this node still get the log: they have no vote yet.
+fn initial_sync<N: Node>(call: &Call<'_, N>) -> Answer {
+    let members = call.node.raft_members().into_iter();
+    let learning = members.filter(|member| member.role == RaftRole::Learner);
+    let queues: Vec<Value> = learning
+        .filter_map(|member| call.state.queue_by_id(member.queue))
+        .map(|queue| name(queue))
+        .collect();
+    if queues.is_empty() {
+        return ok(json!({}));
+    }
+    failed(
+        "There are new quorum queue replicas on this node that have not finished initial sync",
+        json!({ "queues": queues }),
+    )
+}
+
+/// Whether every member of every quorum queue can run: its node is one of the cluster, and it has
+/// its data.
+fn ghosts<N: Node>(call: &Call<'_, N>) -> Answer {
+    let is_gone = |node| call.state.node(node).is_none_or(|node| node.lost);
+    let mut queues = Vec::new();
+    for queue in call.state.all_queues().filter(|queue| queue.kind == QueueKind::Quorum) {
+        // A node on its own is not recorded.
+        let is_haunted = call.state.nodes().next().is_some() && queue.nodes().any(is_gone);
+        if is_haunted {
+            queues.push(name(queue));
+        }
+    }
+    if queues.is_empty() {
+        return ok(json!({}));
+    }
+    failed(
+        "There are quorum queues with members whose nodes were forgotten or have lost their data",
+        json!({ "queues": queues }),
     )
 }
 

@@ -39,7 +39,11 @@ pub(super) async fn transfer<N: Node>(
     Ok(Answer::Done)
 }
 
-fn find<'a, N: Node>(call: &'a Call<'_, N>, vhost: &str, name: &str) -> Outcome<&'a Queue> {
+pub(super) fn find<'a, N: Node>(
+    call: &'a Call<'_, N>,
+    vhost: &str,
+    name: &str,
+) -> Outcome<&'a Queue> {
     let queue = queues::find(call, vhost, name)?;
     if queue.kind == QueueKind::Quorum {
         return Ok(queue);

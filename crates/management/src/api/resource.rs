@@ -145,6 +145,20 @@ pub enum Resource {
     Health(Vec<String>),
     /// `/queues/quorum/VHOST/NAME/status`
     QuorumStatus(String, String),
+    /// `/nodes/NODE/drain`
+    NodeDrain(String),
+    /// `/nodes/NODE/revive`
+    NodeRevive(String),
+    /// `/queues/quorum/VHOST/NAME/replicas/add`
+    QuorumAddMember(String, String),
+    /// `/queues/quorum/VHOST/NAME/replicas/delete`
+    QuorumDeleteMember(String, String),
+    /// `/queues/quorum/replicas/on/NODE/grow`
+    QuorumGrow(String),
+    /// `/queues/quorum/replicas/grow`
+    QuorumGrowToCount,
+    /// `/queues/quorum/replicas/on/NODE/shrink`
+    QuorumShrink(String),
     /// `/queues/quorum/VHOST/NAME/leader`
     QuorumLeader(String, String),
 }
@@ -207,6 +221,8 @@ impl Resource {
             ["overview"] => Self::Overview,
             ["cluster-name"] => Self::ClusterName,
             ["nodes"] => Self::Nodes,
+            ["nodes", _, "drain"] => Self::NodeDrain(text(1)),
+            ["nodes", _, "revive"] => Self::NodeRevive(text(1)),
             ["nodes", _] => Self::Node(text(1)),
             ["nodes", _, "memory"] => Self::NodeMemory(text(1), false),
             ["nodes", _, "memory", "relative"] => Self::NodeMemory(text(1), true),
@@ -255,6 +271,15 @@ impl Resource {
             }
             ["queues"] | ["queues", "detailed"] => Self::Queues(None),
             ["queues", "quorum", _, _, "status"] => Self::QuorumStatus(vhost(2), text(3)),
+            ["queues", "quorum", "replicas", "grow"] => Self::QuorumGrowToCount,
+            ["queues", "quorum", "replicas", "on", _, "grow"] => Self::QuorumGrow(text(4)),
+            ["queues", "quorum", "replicas", "on", _, "shrink"] => Self::QuorumShrink(text(4)),
+            ["queues", "quorum", _, _, "replicas", "add"] => {
+                Self::QuorumAddMember(vhost(2), text(3))
+            }
+            ["queues", "quorum", _, _, "replicas", "delete"] => {
+                Self::QuorumDeleteMember(vhost(2), text(3))
+            }
             ["queues", "quorum", _, _, "leader"] => Self::QuorumLeader(vhost(2), text(3)),
             ["queues", _] => Self::Queues(Some(vhost(1))),
             ["queues", _, _] => Self::Queue(vhost(1), text(2)),
@@ -328,7 +353,7 @@ impl Resource {
             Self::TopicPermission(..) | Self::AuthAttempts(_) => &["HEAD", "GET", "DELETE"],
             Self::VhostLimit(..) | Self::UserLimit(..) => &["HEAD", "GET", "PUT", "DELETE"],
             Self::Definitions(_) => &["HEAD", "GET", "POST"],
-            Self::Connection(_) | Self::UserConnections(_) | Self::Binding(..) => {
+            Self::Connection(_) | Self::UserConnections(_) | Self::Binding(..) | Self::Node(_) => {
                 &["HEAD", "GET", "DELETE"]
             }
             Self::Publish(..)
@@ -337,8 +362,16 @@ impl Resource {
             | Self::UsersBulkDelete
             | Self::VhostStart(..)
             | Self::Login
+            | Self::QuorumAddMember(..)
+            | Self::QuorumGrow(_)
+            | Self::QuorumGrowToCount
+            | Self::NodeDrain(_)
+            | Self::NodeRevive(_)
             | Self::Rebalance => &["POST"],
-            Self::QueueContents(..) | Self::Reset => &["DELETE"],
+            Self::QueueContents(..)
+            | Self::QuorumDeleteMember(..)
+            | Self::QuorumShrink(_)
+            | Self::Reset => &["DELETE"],
             Self::BindingsBetween(_) => &["HEAD", "GET", "POST"],
             Self::VhostProtection(_) => &["POST", "DELETE"],
             Self::HashPassword(_) => &["HEAD", "GET", "PUT"],

@@ -38,6 +38,8 @@ pub enum RaftRole {
     Follower,
     /// It gets the log, without a vote yet.
     Learner,
+    /// Its data is gone: it does nothing until it is replaced.
+    Lost,
 }
 
 impl RaftRole {
@@ -46,6 +48,7 @@ impl RaftRole {
         match self {
             Self::Leader => "leader",
             Self::Follower | Self::Learner => "follower",
+            Self::Lost => "lost",
         }
     }
 
@@ -54,6 +57,7 @@ impl RaftRole {
         match self {
             Self::Leader | Self::Follower => "voter",
             Self::Learner => "promotable",
+            Self::Lost => "unknown",
         }
     }
 }

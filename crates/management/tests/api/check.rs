@@ -84,6 +84,10 @@ impl Asker {
         self.send("POST", path, &[], body.to_string()).await
     }
 
+    pub(crate) async fn delete_with(&self, path: &str, body: Value) -> Got {
+        self.send("DELETE", path, &[], body.to_string()).await
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> Got {
         self.send("DELETE", path, &[], String::new()).await
     }

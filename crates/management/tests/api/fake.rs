@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use amq_protocol_types::{AMQPValue, FieldTable};
 use management::census::{Census, Names, merge};
-use management::inquiry::Wanted;
+use management::inquiry::{Change, Wanted};
+use management::members::{Changed, Drained, MemberError};
 use management::node::Node;
 use management::view::connection::{ChannelInfo, ConnectionInfo, ConnectionState};
 use management::view::counters::{ExchangeCounters, GlobalCounters, MessageCounters};
@@ -20,7 +21,7 @@ use management::view::topology::{
 };
 use metadata::access::{LoginRefusal, Right};
 use metadata::boot::{self, DefaultUser};
-use metadata::command::{Command, DeclareExchange, DeclareQueue};
+use metadata::command::{Command, DeclareExchange, DeclareQueue, MemberName, SerialQueueId};
 use metadata::objects::binding::{Binding, Destination};
 use metadata::objects::queue::QueueKind;
 use metadata::objects::user::User;
@@ -49,6 +50,7 @@ struct Inner {
     connections: Vec<ConnectionInfo>,
     others: Vec<(String, Part)>,
     silent: BTreeMap<NodeId, String>,
+    stopped: Vec<NodeId>,
     members: Vec<RaftMember>,
     closed: Vec<(String, String)>,
     counters: GlobalCounters,
@@ -106,6 +108,7 @@ impl Fake {
             exclusive_owner: None,
             home: NodeId(0),
             members: members.to_vec(),
+            away: Vec::new(),
             arguments,
             user: "guest".into(),
         }))
@@ -116,6 +119,16 @@ impl Fake {
     /// A member of a quorum queue on this node.
     pub(crate) fn add_member(&self, member: RaftMember) {
         self.inner.lock().members.push(member);
+    }
+
+    /// This node's member of a queue.
+    pub(crate) fn member(&self, queue: QueueId) -> RaftMember {
+        *self.inner.lock().members.iter().find(|one| one.queue == queue).unwrap()
+    }
+
+    /// A node does not run.
+    pub(crate) fn stop(&self, node: NodeId) {
+        self.inner.lock().stopped.push(node);
     }
 
     /// What this node says.
@@ -147,7 +160,7 @@ impl Fake {
             id: one.queue,
             term: one.term,
             stats: QueueStats { ready: one.last, ..QueueStats::default() },
-            voters: of(one.queue).map(|queue| queue.members.clone()).unwrap_or_default(),
+            voters: of(one.queue).map(|queue| queue.nodes().collect()).unwrap_or_default(),
             learners: Vec::new(),
             consumers: Vec::new(),
         });
@@ -190,7 +203,7 @@ impl Fake {
         self.inner.lock().reject = on;
     }
 
-    fn apply(&self, command: Command) -> Result<Outcome, Refusal> {
+    pub(crate) fn apply(&self, command: Command) -> Result<Outcome, Refusal> {
         let mut inner = self.inner.lock();
         let outcome = inner.state.apply(command)?;
         for queue in &outcome.queues_created {
@@ -325,6 +338,7 @@ impl Node for Fake {
             exclusive_owner: None,
             home: NodeId(0),
             members: Vec::new(),
+            away: Vec::new(),
             arguments: declaration.arguments,
             user: declaration.user.into(),
         }))?;
@@ -463,10 +477,13 @@ impl Node for Fake {
 
     async fn quorum_status(&self, queue: QueueId) -> Vec<MemberReport> {
         let member = self.inner.lock().members.iter().find(|one| one.queue == queue).copied();
-        vec![
-            MemberReport { node: NODE.into(), member: member.ok_or("noproc") },
-            MemberReport { node: "leveret@gone".into(), member: Err("nodedown") },
-        ]
+        let (state, names) = (self.state(), self.names());
+        let nodes = state.queue_by_id(queue).into_iter().flat_map(|queue| queue.nodes());
+        let report = |node: NodeId| MemberReport {
+            node: names.of(node).to_owned(),
+            member: if node == OWN { member.ok_or("noproc") } else { Err("nodedown") },
+        };
+        nodes.map(report).collect()
     }
 
     async fn transfer_leadership(&self, queue: QueueId, to: NodeId) -> Result<(), Refusal> {
@@ -474,6 +491,52 @@ impl Node for Fake {
             return Ok(());
         }
         Err(Refusal::unavailable(format!("{queue} cannot be led there")))
+    }
+
+    async fn add_member(&self, queue: QueueId, node: NodeId) -> Change {
+        let queue = SerialQueueId(queue);
+        let added = self.apply(Command::AddMember { queue, node: node.0 });
+        let added = added.map_err(|refusal| MemberError::Failed(refusal.text))?;
+        let size = added.queue.map_or(0, |queue| queue.members.len());
+        Ok(Changed { changed: added.created, size })
+    }
+
+    async fn delete_member(&self, queue: QueueId, node: NodeId, force: bool) -> Change {
+        let found = self.state().queue_by_id(queue).map(Arc::clone).ok_or(MemberError::NotFound)?;
+        let Some(member) = found.member(node) else {
+            return Ok(Changed { changed: false, size: found.members.len() });
+        };
+        match found.members.len() {
+            1 => return Err(MemberError::LastMember),
+            2 if !force => return Err(MemberError::WouldLoseQuorum { running: 0, voters: 1 }),
+            _ => {}
+        }
+        let stream = member.stream.0;
+        let name = MemberName { queue: SerialQueueId(queue), node: node.0, stream };
+        self.apply(Command::RemoveMember(name)).expect("it is one");
+        Ok(Changed { changed: true, size: found.members.len() - 1 })
+    }
+
+    async fn drain(&self, node: NodeId) -> Result<Drained, Refusal> {
+        if node != OWN {
+            return Err(Refusal::unavailable("the node does not answer"));
+        }
+        let stayed = vec![("/".into(), "q".into(), "non_stable_members".into())];
+        Ok(Drained { connections: 2, moved: 3, stayed })
+    }
+
+    async fn revive(&self, _: NodeId) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    async fn forget(&self, node: NodeId) -> Result<(), Refusal> {
+        self.apply(Command::ForgetNode { id: node.0 }).map(drop)
+    }
+
+    fn running_nodes(&self) -> Vec<NodeId> {
+        let stopped = self.inner.lock().stopped.clone();
+        let state = self.state();
+        state.nodes().map(|node| node.id).filter(|node| !stopped.contains(node)).collect()
     }
 
     fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {

@@ -12,6 +12,7 @@ mod messages;
 mod metrics;
 mod node;
 mod paths;
+mod replicas;
 mod sockets;
 mod topology;
 mod users;

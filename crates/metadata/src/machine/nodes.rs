@@ -58,7 +58,24 @@ impl State {
             self.drop_transients_of(&old, out);
             self.insert_node(Node { lost: true, ..Node::clone(&old) }, out);
         }
-        self.insert_node(Node { id, name, number, address, role, boot, lost: false }, out);
+        let same_start = self.node(id).filter(|known| known.boot == boot);
+        let maintenance = same_start.is_some_and(|known| known.maintenance);
+        let lost = false;
+        self.insert_node(Node { id, name, number, address, role, boot, lost, maintenance }, out);
+        Ok(())
+    }
+
+    pub(super) fn set_maintenance(
+        &mut self,
+        id: NodeId,
+        on: bool,
+        out: &mut Outcome,
+    ) -> Result<(), Refusal> {
+        let node = self.node(id).map(Arc::clone);
+        let node = node.ok_or_else(|| not_found("node", &id.to_string().into()))?;
+        if node.maintenance != on {
+            self.insert_node(Node { maintenance: on, ..Node::clone(&node) }, out);
+        }
         Ok(())
     }
 
@@ -164,6 +181,23 @@ mod tests {
         assert!(!new.lost && new.number == 2);
         assert!(state.refused(put(7, "a", 5)).text.contains("was replaced"));
         assert_eq!(state.node_named("a").unwrap().id, NodeId(8));
+    }
+
+    #[test]
+    fn maintenance_lasts_as_long_as_the_start() {
+        let mut state = state();
+        state.apply(put(7, "a", 1)).unwrap();
+        let set = |id, on| Command::SetMaintenance { id, on };
+        let is_on = |state: &State| state.node(NodeId(7)).unwrap().maintenance;
+        state.apply(set(7, true)).unwrap();
+        state.apply(put(7, "a", 1)).unwrap();
+        assert!(is_on(&state) && !state.node(NodeId(7)).unwrap().takes_queues());
+        state.apply(put(7, "a", 2)).unwrap();
+        assert!(!is_on(&state));
+        state.apply(set(7, true)).unwrap();
+        state.apply(set(7, false)).unwrap();
+        assert!(!is_on(&state) && state.node(NodeId(7)).unwrap().takes_queues());
+        state.refused(set(8, true));
     }
 
     #[test]

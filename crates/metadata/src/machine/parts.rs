@@ -44,6 +44,16 @@ impl State {
         vhost.queues.insert(Arc::clone(&queue.name), queue);
     }
 
+    /// Puts a queue in the place of what it was before. Its routes stay.
+    ///
+    /// # Panics
+    /// If the vhost is missing.
+    pub(super) fn replace_queue(&mut self, queue: Arc<Queue>) {
+        self.queues_by_id.insert(queue.id.0, Arc::clone(&queue));
+        let vhost = self.vhost_mut(&queue.vhost).expect("a queue has a vhost");
+        vhost.queues.insert(Arc::clone(&queue.name), queue);
+    }
+
     /// # Panics
     /// If an end of the binding is missing.
     pub(crate) fn insert_binding(&mut self, binding: Arc<Binding>) {

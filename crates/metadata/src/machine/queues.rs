@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use model::id::{ConnectionId, QueueId};
+use model::id::{ConnectionId, NodeId, QueueId};
 
 use crate::checks::arguments as queue_arguments;
 use crate::command::DeclareQueue;
+use crate::objects::member::Member;
 use crate::objects::queue::{Queue, QueueKind};
 use crate::outcome::Outcome;
 use crate::refusal::Refusal;
@@ -27,8 +28,20 @@ impl State {
         let kind = queue_arguments::kind(&arguments);
         let members = match kind {
             QueueKind::Classic => Vec::new(),
-            QueueKind::Quorum if declare.members.is_empty() => vec![declare.home],
-            QueueKind::Quorum => declare.members,
+            QueueKind::Quorum if declare.members.is_empty() => {
+                vec![Member::founding(id, declare.home)]
+            }
+            QueueKind::Quorum => {
+                let away = declare.away;
+                let member = |node: NodeId| {
+                    if away.contains(&node) {
+                        Member::unstarted(id.into(), node)
+                    } else {
+                        Member::founding(id, node)
+                    }
+                };
+                declare.members.into_iter().map(member).collect()
+            }
         };
         let queue = Arc::new(Queue {
             id,

@@ -158,7 +158,10 @@ fn a_quorum_queue_has_the_members_that_were_chosen_where_it_was_declared() {
     for (name, given, expected) in [("q", &[7, 8, 9][..], &[7, 8, 9][..]), ("alone", &[], &[7])] {
         let queue =
             state.apply(Command::DeclareQueue(declare(name, given))).unwrap().queue.unwrap();
-        assert_eq!(queue.members, expected.iter().map(|id| NodeId(*id)).collect::<Vec<_>>());
+        assert_eq!(
+            queue.nodes().collect::<Vec<_>>(),
+            expected.iter().map(|id| NodeId(*id)).collect::<Vec<_>>()
+        );
     }
     // It comes back from a dump.
     let mut bytes = bytes::BytesMut::new();

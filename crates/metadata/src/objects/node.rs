@@ -24,6 +24,17 @@ pub struct Node {
     /// Another incarnation has taken its name: it does not come back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
+    /// It is in maintenance mode: it leads nothing if others can, and gets nothing new. A new start
+    /// ends that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub maintenance: bool,
+}
+
+impl Node {
+    /// Whether queues may be put there.
+    pub fn takes_queues(&self) -> bool {
+        self.role == NodeRole::Full && !self.lost && !self.maintenance
+    }
 }
 
 /// What a node does.

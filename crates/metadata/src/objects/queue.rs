@@ -3,10 +3,11 @@
 use std::fmt;
 
 use amq_protocol_types::FieldTable;
-use model::id::{ConnectionId, NodeId, QueueId};
+use model::id::{ConnectionId, NodeId, QueueId, StreamId};
 use serde::{Deserialize, Serialize};
 
 use crate::objects::Name;
+use crate::objects::member::Member;
 use crate::objects::node::home;
 
 /// A queue as it was declared.
@@ -40,9 +41,29 @@ pub struct Queue {
         skip_serializing_if = "home::is_none"
     )]
     pub home: NodeId,
-    /// The nodes that a quorum queue was put on, its first leader before the others.
-    #[serde(default, with = "home::members", skip_serializing_if = "Vec::is_empty")]
-    pub members: Vec<NodeId>,
+    /// The members of a quorum queue, its first leader before the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Member>,
+}
+
+impl Queue {
+    /// The member on a node.
+    pub fn member(&self, node: NodeId) -> Option<&Member> {
+        self.members.iter().find(|member| member.node == node)
+    }
+
+    /// The nodes of its members.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.members.iter().map(|member| member.node)
+    }
+
+    /// Its stream in the journal of a node that keeps it, or a part of it.
+    pub fn stream(&self, node: NodeId) -> Option<StreamId> {
+        match self.kind {
+            QueueKind::Classic => Some(self.id.into()),
+            QueueKind::Quorum => self.member(node).map(|member| member.stream),
+        }
+    }
 }
 
 /// Who keeps a queue's messages.

@@ -120,9 +120,13 @@ pub(super) fn insert(state: &mut State, key: &[u8], value: &[u8]) -> Result<(), 
             state.insert_exchange(&exchange);
         }
         record::QUEUE => {
-            let queue: Arc<Queue> = read(key, value)?;
+            let mut queue: Queue = read(key, value)?;
             needs_vhost(state, key, &queue.vhost)?;
-            state.insert_queue(queue);
+            // Members that were recorded as mere nodes.
+            for member in queue.members.iter_mut().filter(|member| member.stream.0 == 0) {
+                member.stream = queue.id.into();
+            }
+            state.insert_queue(Arc::new(queue));
         }
         record::BINDING => {
             let binding: Arc<Binding> = read(key, value)?;

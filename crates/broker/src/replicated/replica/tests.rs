@@ -34,7 +34,7 @@ fn batch(from: Sender, order: &Order) -> Bytes {
 
 /// The nodes that hold something when everything is applied that a leader had taken in.
 fn holders_after(takes: impl Fn(&mut Replica)) -> BTreeSet<NodeId> {
-    let mut replica = Replica::new(Arc::default());
+    let mut replica = Replica::new(StreamId(1), Arc::default());
     replica.leading = Some(Leading { term: 1, ..Leading::default() });
     takes(&mut replica);
     let mut machine = Machine::new();
@@ -71,7 +71,7 @@ fn the_end_of_a_node_takes_along_what_of_it_was_still_under_way() {
 
 #[test]
 fn an_end_that_concerns_nobody_is_not_written_down() {
-    let mut replica = Replica::new(Arc::default());
+    let mut replica = Replica::new(StreamId(1), Arc::default());
     replica.leading = Some(Leading { term: 1, ..Leading::default() });
     replica.is_lost(DEAD.node);
     replica.is_here(DEAD);
@@ -80,7 +80,7 @@ fn an_end_that_concerns_nobody_is_not_written_down() {
 
 #[test]
 fn an_entry_that_is_proposed_and_not_applied_counts_as_under_way() {
-    let mut replica = Replica::new(Arc::default());
+    let mut replica = Replica::new(StreamId(1), Arc::default());
     replica.leading = Some(Leading { term: 1, ..Leading::default() });
     replica.orders(batch(DEAD, &consume(DEAD, 1)));
     let mut machine = Machine::new();
@@ -103,11 +103,11 @@ fn a_queue_that_expires_is_given_its_time_by_every_new_leader() {
         home: NodeId(0),
         settings: Settings { expires, ..Settings::new(Style::Quorum) },
         dead_letter: None,
-        quorum: Some(vec![NodeId(1)]),
+        quorum: Some(vec![metadata::objects::member::Member::founding(QueueId(1), NodeId(1))]),
     };
     let mut machine = Machine::new();
     let mut expired = |term: u64, now: u64| {
-        let mut replica = Replica::new(Arc::default());
+        let mut replica = Replica::new(StreamId(1), Arc::default());
         replica.lead(term, &profile);
         replica.tick();
         let entry = replica.proposal(Timestamp(now)).expect("there is something to say");

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::id::{ConsumerId, NodeId, QueueId};
+use model::id::{ConsumerId, NodeId, QueueId, StreamId};
 use model::time::Millis;
 use parking_lot::Mutex;
 use queue::settings::{DelayedRetry, Retried, Settings, Style};
@@ -26,7 +26,7 @@ use super::net::{Cable, Parcel};
 use super::plan::Plan;
 use super::world::World;
 use crate::replicated::client::Leader;
-use crate::replicated::fabric::Fabric;
+use crate::replicated::fabric::{Berth, Fabric};
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::router::Router;
@@ -193,7 +193,12 @@ impl Node {
             home: NodeId(0),
             settings,
             dead_letter: None,
-            quorum: Some(members),
+            quorum: Some(
+                members
+                    .iter()
+                    .map(|node| metadata::objects::member::Member::founding(queue, *node))
+                    .collect(),
+            ),
         })
     }
 
@@ -287,8 +292,9 @@ impl Fabric for Seat {
         }
     }
 
-    fn start(&self, queue: QueueId, member: Arc<dyn Member>, members: Vec<NodeId>) {
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth) {
         let (host, me) = (self.0.host.clone(), self.0.me);
+        let members = berth.founders;
         let recovered = self.0.recovered.lock().remove(&queue.into()).unwrap_or_default();
         let world = self.0.world.clone();
         let member = Arc::new(Tee { me, queue, member, world: world.clone() });
@@ -320,7 +326,7 @@ impl Fabric for Seat {
         });
     }
 
-    fn delete(&self, queue: QueueId) {
+    fn delete(&self, queue: QueueId, _: StreamId) {
         let host = self.0.host.clone();
         tokio::spawn(async move { host.delete(queue.into()).await });
     }

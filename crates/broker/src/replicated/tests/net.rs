@@ -13,22 +13,24 @@ use journal::disk::real::RealDisk;
 use journal::journal::Journal;
 use journal::listener::Listener;
 use journal::op::Lsn;
+use metadata::objects::member::Member as Seat;
 use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, Seq, StreamId};
 use model::message::Message;
 use model::time::Millis;
 use parking_lot::Mutex;
 use queue::settings::{Settings, Style};
-use quorum::group::GroupId;
-use quorum::host::{Care, Host, Options};
+use quorum::change::Change;
+use quorum::host::{Host, Options};
 use quorum::member::{Boxed, Member, NotConnected, RequestError, Role, Transport};
 use quorum::recovered::Recovered;
 use quorum::watermark::Watermark;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::cluster::berths::Berths;
 use crate::origin::{InFlight, Origin};
 use crate::outlet::Outlet;
 use crate::replicated::client::Leader;
-use crate::replicated::fabric::Fabric;
+use crate::replicated::fabric::{Berth, Fabric};
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::router::Router;
@@ -43,6 +45,16 @@ use crate::shard::outboxes::Outboxes;
 use crate::shard::profile::Profile;
 use crate::shards::Shards;
 use crate::totals::{Counters, Totals};
+
+/// Waits for something that happens in the end.
+async fn until(is_so: impl Fn() -> bool) {
+    let waited = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waited).await.expect("it happens in the end");
+}
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -132,7 +144,7 @@ struct Cluster {
     me: Sender,
     host: Host,
     wires: Arc<Wires>,
-    recovered: Mutex<BTreeMap<GroupId, Recovered>>,
+    berths: Berths,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -177,22 +189,20 @@ impl Fabric for Cluster {
         }
     }
 
-    fn start(&self, queue: QueueId, member: Arc<dyn Member>, members: Vec<NodeId>) {
-        let (host, me) = (self.host.clone(), self.me.node);
-        let recovered = self.recovered.lock().remove(&queue.into());
-        tokio::spawn(async move {
-            let recovered = recovered.unwrap_or_default();
-            host.start(queue.into(), Care::Supervised, member, recovered).await.expect("starts");
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth) {
+        let (host, me, members) = (self.host.clone(), self.me.node, berth.founders.clone());
+        self.berths.start(queue, member, &berth, move || {
             let is_new = host.status(queue.into()).is_some_and(|status| status.members.is_empty());
             if is_new && members.first() == Some(&me) {
-                host.initialise(queue.into(), &members).await.expect("is founded");
+                tokio::spawn(async move {
+                    host.initialise(queue.into(), &members).await.expect("is founded");
+                });
             }
         });
     }
 
-    fn delete(&self, queue: QueueId) {
-        let host = self.host.clone();
-        tokio::spawn(async move { host.delete(queue.into()).await });
+    fn delete(&self, queue: QueueId, stream: StreamId) {
+        self.berths.delete(queue, stream);
     }
 }
 
@@ -220,6 +230,7 @@ pub(super) struct Node {
     pub(super) me: Sender,
     shards: Arc<Shards>,
     host: Host,
+    berths: Berths,
     journal: Arc<Journal>,
     shard: tokio::task::JoinHandle<()>,
     dead: AtomicBool,
@@ -231,7 +242,7 @@ pub(super) struct Net {
     wires: Arc<Wires>,
     nodes: Vec<Node>,
     directories: Vec<tempfile::TempDir>,
-    queues: Mutex<BTreeSet<QueueId>>,
+    queues: Mutex<BTreeMap<QueueId, Vec<Seat>>>,
 }
 
 impl Net {
@@ -259,11 +270,38 @@ impl Net {
 
     /// Declares a queue on all nodes and waits for its leader.
     pub(super) async fn declare(&self, queue: QueueId) {
-        self.queues.lock().insert(queue);
+        let founding = |node: &Node| Seat::founding(queue, node.me.node);
+        let members: Vec<Seat> = self.nodes.iter().map(founding).collect();
+        self.queues.lock().insert(queue, members.clone());
         for node in &self.nodes {
-            node.create(queue, self.nodes.iter().map(|node| node.me.node).collect());
+            node.post(Command::Create(Node::profile(queue, members.clone())));
         }
         self.leader(queue).await;
+    }
+
+    /// Records other members of a queue, as all nodes that are there hear.
+    pub(super) fn record(&self, queue: QueueId, members: &[Seat]) {
+        self.queues.lock().insert(queue, members.to_vec());
+        for node in self.nodes.iter().filter(|node| !node.dead.load(Ordering::Relaxed)) {
+            node.post(Command::Configure(Node::profile(queue, members.to_vec())));
+        }
+    }
+
+    /// The leader changes the members of a group, and says when it is done.
+    pub(super) async fn change(&self, queue: QueueId, change: Change) {
+        let leader = self.leader(queue).await;
+        leader.host.change(queue.into(), change).await.expect("it is committed");
+    }
+
+    /// Waits until a node has everything that its leader has.
+    pub(super) async fn caught_up(&self, queue: QueueId, node: NodeId) {
+        let leader = self.leader(queue).await;
+        until(|| {
+            let status = leader.host.status(queue.into()).expect("it leads");
+            let member = status.members.iter().find(|one| one.node == node);
+            member.is_some_and(|one| one.matched.is_some() && one.matched >= status.last)
+        })
+        .await;
     }
 
     /// Declares a durable classic queue that the first node keeps.
@@ -304,7 +342,7 @@ impl Net {
         gone.dead.store(true, Ordering::Relaxed);
         gone.shard.abort();
         let queues = self.queues.lock().clone();
-        for id in &queues {
+        for id in queues.keys() {
             gone.host.stop((*id).into()).await;
         }
         for other in self.nodes.iter().filter(|other| !other.dead.load(Ordering::Relaxed)) {
@@ -315,11 +353,20 @@ impl Net {
 
     /// A node is killed and starts again from its journal.
     pub(super) async fn restart(&mut self, index: usize) {
+        self.start_again(index, false).await;
+    }
+
+    /// The same, without its journal.
+    pub(super) async fn wipe(&mut self, index: usize) {
+        self.start_again(index, true).await;
+    }
+
+    async fn start_again(&mut self, index: usize, wiped: bool) {
         self.kill(self.nodes[index].me.node).await;
         let old = self.nodes.remove(index);
         let me = Sender { boot: old.me.boot + 1, ..old.me };
-        let Node { journal, shards, host, shard, .. } = old;
-        drop((shards, host, shard.await));
+        let Node { journal, shards, host, berths, shard, .. } = old;
+        drop((shards, host, berths, shard.await));
         let closed = async {
             let mut journal = journal;
             loop {
@@ -331,10 +378,12 @@ impl Net {
             }
         };
         tokio::time::timeout(PATIENCE, closed).await.expect("nobody else has the journal");
+        if wiped {
+            self.directories[index] = tempfile::tempdir().expect("a directory can be made");
+        }
         let node = Node::start(me, self.directories[index].path().into(), &self.wires);
-        let members: Vec<NodeId> = (1..=3).map(NodeId).collect();
-        for queue in self.queues.lock().iter() {
-            node.open(*queue, members.clone());
+        for (queue, members) in self.queues.lock().iter() {
+            node.post(Command::Open(Node::profile(*queue, members.clone())));
         }
         for other in &self.nodes {
             other.host.on_up(me.node);
@@ -343,7 +392,7 @@ impl Net {
         }
         self.nodes.insert(index, node);
         let queues = self.queues.lock().clone();
-        for queue in queues {
+        for queue in queues.into_keys() {
             self.leader(queue).await;
         }
     }
@@ -359,28 +408,26 @@ impl Node {
         let (journal, recovery) =
             Journal::open(options, Arc::new(RealDisk), Arc::new(ear)).expect("opens");
         let journal = Arc::new(journal);
-        let mut recovered: BTreeMap<GroupId, Recovered> = recovery
+        let mut recovered: BTreeMap<StreamId, Recovered> = recovery
             .streams()
             .iter()
-            .map(|known| (GroupId(known.stream.0), Recovered::new(known.highest)))
+            .map(|known| (known.stream, Recovered::new(known.highest)))
             .collect();
         recovery
-            .for_each(|StreamId(stream), seq, head, bytes| {
-                if let Some(group) = recovered.get_mut(&GroupId(stream)) {
+            .for_each(|stream, seq, head, bytes| {
+                if let Some(group) = recovered.get_mut(&stream) {
                     group.note(seq, head, bytes);
                 }
             })
             .expect("is read");
         let cable = Cable { me: me.node, wires: Arc::clone(wires) };
         let log = Arc::clone(&journal) as Arc<dyn quorum::log::Log>;
-        let host = Host::new(Options::new(me.node), log, watermark, Arc::new(cable));
+        let host = Host::new(Options::new(me.node), Arc::clone(&log), watermark, Arc::new(cable));
+        let berths = Berths::new(host.clone(), log);
+        berths.recovered(recovered);
         wires.hosts.lock().insert(me.node, (host.clone(), Arc::clone(&shards)));
-        let fabric = Cluster {
-            me,
-            host: host.clone(),
-            wires: Arc::clone(wires),
-            recovered: Mutex::new(recovered),
-        };
+        let fabric =
+            Cluster { me, host: host.clone(), wires: Arc::clone(wires), berths: berths.clone() };
         let (chores, _) = mpsc::unbounded_channel();
         let totals = Arc::new(Totals::default());
         let desk = Desk {
@@ -404,10 +451,11 @@ impl Node {
         };
         let shard = tokio::spawn(Shard::new(desk, totals, Vec::new()).run());
         let dead = AtomicBool::new(false);
-        Self { me, shards, host, journal, shard, dead, last_connection: AtomicU16::new(0) }
+        let last_connection = AtomicU16::new(0);
+        Self { me, shards, host, berths, journal, shard, dead, last_connection }
     }
 
-    fn profile(queue: QueueId, members: Vec<NodeId>) -> Box<Profile> {
+    fn profile(queue: QueueId, members: Vec<Seat>) -> Box<Profile> {
         Box::new(Profile {
             id: queue,
             vhost: "/".into(),
@@ -424,17 +472,9 @@ impl Node {
         self.shards.inbox(0).post(Batch::one(command));
     }
 
-    fn create(&self, queue: QueueId, members: Vec<NodeId>) {
-        self.post(Command::Create(Self::profile(queue, members)));
-    }
-
-    fn open(&self, queue: QueueId, members: Vec<NodeId>) {
-        self.post(Command::Open(Self::profile(queue, members)));
-    }
-
     /// Says once more what it leads.
-    fn reannounce(&self, queues: &BTreeSet<QueueId>, wires: &Arc<Wires>) {
-        for &queue in queues {
+    fn reannounce(&self, queues: &BTreeMap<QueueId, Vec<Seat>>, wires: &Arc<Wires>) {
+        for &queue in queues.keys() {
             if let Some(Role::Leader { term }) = self.host.role(queue.into()) {
                 let leader = Leader { node: self.me.node, term };
                 let others: Vec<NodeId> = wires.hosts.lock().keys().copied().collect();
@@ -444,6 +484,28 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// Waits until this node has a member of a queue, or none.
+    pub(super) async fn has_member(&self, queue: QueueId, has: bool) {
+        until(|| self.host.role(queue.into()).is_some() == has).await;
+    }
+
+    /// Waits until this node's member of a queue is known to be lost.
+    pub(super) async fn has_lost(&self, queue: QueueId) {
+        until(|| self.berths.lost(queue).is_some()).await;
+        assert!(self.host.role(queue.into()).is_none(), "it does not run");
+    }
+
+    /// Waits until the journal has something of a stream, or nothing.
+    pub(super) async fn has_stream(&self, stream: StreamId, has: bool) {
+        let positions: Vec<Seq> = (1..500).map(Seq).collect();
+        until(|| {
+            let mut found = Vec::new();
+            self.journal.read(stream, &positions, &mut found);
+            found.iter().any(Result::is_ok) == has
+        })
+        .await;
     }
 
     /// A connection to this node.

@@ -1,0 +1,250 @@
+//! Finishes what has been left half done with the members of quorum queues that this node leads.
+//!
+//! ```text
+//!  recorded, not started, has a vote and the log   recorded as started, many at once
+//!  recorded, not started, has no vote              brought in, if its node is there
+//!  recorded as started, not in the group           its record goes
+//!  in the group, not recorded                      it is taken out
+//! ```
+//!
+//! The group decides who is a member, the record follows it; only a member that has not started is
+//! the record's to begin. One task on each node of a cluster; it looks when a queue gets its leader,
+//! when a node is there again, and now and then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metadata::command::{Command, MemberName};
+use metadata::objects::member::Stage;
+use metadata::objects::queue::Queue;
+use model::id::{NodeId, QueueId};
+use quorum::change::Change;
+use quorum::member::Role;
+use quorum::status::Status;
+
+use crate::cluster::members::{Members, name};
+
+/// How often it looks by itself, and how long it waits for what comes together.
+const LOOK: Duration = Duration::from_secs(5);
+const GATHER: Duration = Duration::from_millis(200);
+/// Of so many looks one also compares what seems to be finished.
+const WHOLE: u32 = 12;
+/// Members that are recorded by one command.
+const BATCH: usize = 500;
+
+/// What there is to do for one queue.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Todo {
+    started: Vec<MemberName>,
+    bring_in: Vec<NodeId>,
+    unrecord: Vec<MemberName>,
+    take_out: Vec<NodeId>,
+}
+
+/// Runs for as long as the node lives.
+pub(crate) async fn run(members: Arc<Members>) {
+    let Some(group) = &members.cluster.group else { return };
+    for look in 0u32.. {
+        drop(tokio::time::timeout(LOOK, members.cluster.unfinished.notified()).await);
+        tokio::time::sleep(GATHER).await;
+        if group.proposer.is_available() {
+            pass(&members, look.is_multiple_of(WHOLE)).await;
+            rest(&members).await;
+        }
+    }
+}
+
+async fn pass(members: &Arc<Members>, whole: bool) {
+    let mut started = Vec::new();
+    let mut rest = Vec::new();
+    {
+        let state = members.topology.state();
+        for id in members.cluster.led() {
+            let Some(queue) = state.queue_by_id(id) else { continue };
+            let is_finished = queue.members.iter().all(|one| one.stage == Stage::Started);
+            if (is_finished && !whole) || members.is_busy(id) {
+                continue;
+            }
+            let Ok(status) = members.status(id) else { continue };
+            let mut todo = todo(queue, &status, |node| members.is_up(node));
+            started.append(&mut todo.started);
+            if todo != Todo::default() {
+                rest.push(id);
+            }
+        }
+    }
+    for some in started.chunks(BATCH) {
+        let command = Command::MembersStarted(some.to_vec());
+        if let Err(refusal) = members.topology.submit(command).await {
+            tracing::info!(%refusal, "cannot record yet which members have started");
+            return;
+        }
+    }
+    // What is recorded may be known here a moment late. Once this is applied, all before it is.
+    let barrier = Command::MembersStarted(Vec::new());
+    if rest.is_empty() || members.topology.submit(barrier).await.is_err() {
+        return;
+    }
+    for id in rest {
+        finish(members, id).await;
+    }
+}
+
+/// In maintenance mode a node gives away what it has come to lead.
+async fn rest(members: &Arc<Members>) {
+    let state = members.topology.state();
+    if state.node(members.cluster.me.node).is_some_and(|node| node.maintenance) {
+        let (moved, _) = members.hand_over_all().await;
+        if moved > 0 {
+            tracing::info!(moved, "leaders of quorum queues leave this node, which is drained");
+        }
+    }
+}
+
+/// Does for one queue what there is to do now.
+async fn finish(members: &Members, id: QueueId) {
+    let bring_in = {
+        let Some(_turn) = members.turn(id) else { return };
+        let state = members.topology.state();
+        let Some(queue) = state.queue_by_id(id) else { return };
+        let Ok(status) = members.status(id) else { return };
+        let Todo { bring_in, unrecord, take_out, .. } =
+            todo(queue, &status, |node| members.is_up(node));
+        for node in take_out {
+            tracing::warn!(queue = %queue.name, %node, "a member that is not recorded is taken out");
+            if let Err(error) = members.change(id, Change::Remove(node)).await {
+                tracing::warn!(queue = %queue.name, %node, %error, "cannot take out a member");
+            }
+        }
+        for member in unrecord {
+            let node = NodeId(member.node);
+            tracing::info!(queue = %queue.name, %node, "the record of a former member goes");
+            if let Err(error) = members.unrecord(member).await {
+                tracing::warn!(queue = %queue.name, %node, %error, "cannot record that it is gone");
+            }
+        }
+        bring_in
+    };
+    for node in bring_in {
+        if let Err(error) = members.add_here(id, node).await {
+            tracing::info!(queue = %id, %node, %error, "cannot bring in a member yet");
+        }
+    }
+}
+
+fn todo(queue: &Queue, status: &Status, is_up: impl Fn(NodeId) -> bool) -> Todo {
+    let mut todo = Todo::default();
+    if !matches!(status.role, Role::Leader { .. }) || status.is_changing {
+        return todo;
+    }
+    for member in &queue.members {
+        let seat = status.members.iter().find(|one| one.node == member.node);
+        match (seat, member.stage) {
+            (Some(_), Stage::Started) => {}
+            (None, Stage::Started) => todo.unrecord.push(name(queue.id, member)),
+            (Some(seat), _) if seat.is_voter => {
+                let leads = status.leader == Some(member.node);
+                if leads || seat.matched.is_some() {
+                    todo.started.push(name(queue.id, member));
+                }
+            }
+            (Some(_) | None, _) if is_up(member.node) => todo.bring_in.push(member.node),
+            (Some(_) | None, _) => {}
+        }
+    }
+    let recorded = |node: NodeId| queue.member(node).is_some();
+    let strangers = status.members.iter().filter(|one| !recorded(one.node));
+    todo.take_out = strangers.map(|one| one.node).collect();
+    todo
+}
+
+#[cfg(test)]
+mod tests {
+    use metadata::objects::member::Member;
+    use metadata::objects::queue::QueueKind;
+    use model::id::StreamId;
+    use quorum::status::MemberStatus;
+
+    use super::*;
+
+    fn queue(members: &[(u64, Stage)]) -> Queue {
+        let member = |(node, stage): &(u64, Stage)| Member {
+            node: NodeId(*node),
+            stream: StreamId(9),
+            stage: *stage,
+        };
+        Queue {
+            id: QueueId(9),
+            vhost: "/".into(),
+            name: "q".into(),
+            kind: QueueKind::Quorum,
+            durable: true,
+            auto_delete: false,
+            exclusive_owner: None,
+            arguments: amq_protocol_types::FieldTable::default(),
+            user_who_performed_action: "guest".into(),
+            home: NodeId(1),
+            members: members.iter().map(member).collect(),
+        }
+    }
+
+    /// Node 1 leads; who has matched nothing has not spoken yet.
+    fn status(members: &[(u64, bool, Option<u64>)]) -> Status {
+        let member = |(node, is_voter, matched): &(u64, bool, Option<u64>)| MemberStatus {
+            node: NodeId(*node),
+            is_voter: *is_voter,
+            matched: *matched,
+        };
+        Status {
+            role: Role::Leader { term: 3 },
+            leader: Some(NodeId(1)),
+            term: 3,
+            last: Some(7),
+            committed: Some(7),
+            applied: Some(7),
+            checkpoint: None,
+            purged: None,
+            log_bytes: 0,
+            members: members.iter().map(member).collect(),
+            is_changing: false,
+        }
+    }
+
+    fn names(members: &[MemberName]) -> Vec<u64> {
+        members.iter().map(|one| one.node).collect()
+    }
+
+    #[test]
+    fn members_that_have_the_log_are_recorded_so() {
+        use Stage::Founding;
+        let queue = queue(&[(1, Founding), (2, Founding), (3, Founding)]);
+        let status = status(&[(1, true, None), (2, true, Some(1)), (3, true, None)]);
+        let found = todo(&queue, &status, |_| true);
+        assert_eq!(names(&found.started), [1, 2], "the third has not said anything");
+        assert_eq!(Todo { started: Vec::new(), ..found }, Todo::default());
+    }
+
+    #[test]
+    fn who_was_away_is_brought_in_when_it_is_there() {
+        use Stage::{Started, Unstarted};
+        let queue = queue(&[(1, Started), (2, Unstarted), (3, Unstarted)]);
+        let status = status(&[(1, true, None), (3, false, Some(4))]);
+        let found = todo(&queue, &status, |node| node != NodeId(2));
+        assert_eq!(found.bring_in, [NodeId(3)], "a learner goes on");
+        let found = todo(&queue, &status, |_| true);
+        assert_eq!(found.bring_in, [NodeId(2), NodeId(3)]);
+        assert!(found.started.is_empty() && found.unrecord.is_empty() && found.take_out.is_empty());
+    }
+
+    #[test]
+    fn the_record_follows_the_group() {
+        use Stage::Started;
+        let queue = queue(&[(1, Started), (2, Started)]);
+        let status = status(&[(1, true, None), (4, true, Some(7))]);
+        let found = todo(&queue, &status, |_| true);
+        assert_eq!(names(&found.unrecord), [2]);
+        assert_eq!(found.take_out, [NodeId(4)]);
+        let changing = Status { is_changing: true, ..status };
+        assert_eq!(todo(&queue, &changing, |_| true), Todo::default());
+    }
+}

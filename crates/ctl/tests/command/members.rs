@@ -1,0 +1,95 @@
+//! Commands about the members of quorum queues.
+
+use ctl::exit::Exit;
+
+use crate::check;
+
+const REASON_ADD: &[&str] = &["add_member", "q", "leveret@b"];
+
+#[test]
+fn members_are_added_and_deleted() {
+    let (exit, out, _, asked) = check(REASON_ADD, &[(204, "")]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(out, "Adding a member for queue q on node leveret@b...\n");
+    assert_eq!(
+        asked,
+        [
+            r#"POST /api/queues/quorum/%2F/q/replicas/add {"membership":"promotable","node":"leveret@b"}"#
+        ]
+    );
+    let line = ["delete_member", "q", "leveret@b", "--force", "--vhost", "v"];
+    let (exit, out, _, asked) = check(&line, &[(202, "")]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(out, "Removing a replica of queue q on node leveret@b...\n");
+    assert_eq!(
+        asked,
+        [r#"DELETE /api/queues/quorum/v/q/replicas/delete {"force":true,"node":"leveret@b"}"#]
+    );
+}
+
+#[test]
+fn failures_say_what_is_wrong() {
+    let refused = |reason: &'static str| (503, reason);
+    for (answer, exit, text) in [
+        (
+            refused(r#"{"reason":"last_node"}"#),
+            Exit::Unavailable,
+            "the last node cannot be removed",
+        ),
+        (
+            refused(r#"{"reason":"timeout"}"#),
+            Exit::Unavailable,
+            "the operation timed out and may not have been completed",
+        ),
+        (refused(r#"{"reason":"node_not_running"}"#), Exit::Unavailable, "the node is not running"),
+        (
+            (400, r#"{"reason":"not a quorum queue"}"#),
+            Exit::Data,
+            "Cannot delete members from a classic queue",
+        ),
+    ] {
+        let (ended, _, err, _) = check(&["delete_member", "q", "leveret@b"], &[answer]);
+        assert_eq!((ended, err.as_str()), (exit, &*format!("Error:\n{text}\n")));
+    }
+    let absent = (404, r#"{"error":"Object Not Found","reason":"Not Found"}"#);
+    let (exit, _, err, _) = check(REASON_ADD, &[absent, absent]);
+    assert_eq!(exit, Exit::Data);
+    assert_eq!(err, "Error:\nQueue 'q' in virtual host '/' does not exist\n");
+    let (_, _, err, _) = check(REASON_ADD, &[absent, (200, r#"{"name":"q"}"#)]);
+    assert_eq!(err, "Error:\nNode leveret@b is not a member of the cluster\n");
+}
+
+#[test]
+fn many_queues_have_a_row_each() {
+    let rows = r#"[{"vhost":"/","name":"q1","size":3,"result":"ok"},
+        {"vhost":"/","name":"q2","size":"?","result":"error: the operation timed out and may not have been completed"}]"#;
+    let line = ["grow", "leveret@b", "even", "--queue-pattern", "^q"];
+    let (exit, out, err, asked) = check(&line, &[(200, rows)]);
+    assert_eq!(exit, Exit::Unavailable);
+    assert_eq!(
+        out,
+        "Growing even quorum queues on leveret@b...\nvhost\tname\tsize\tresult\n/\tq1\t3\tok\n\
+         /\tq2\t?\terror: the operation timed out and may not have been completed\n"
+    );
+    assert_eq!(err, "Error:\nit did not work for 1 of 2 queues\n");
+    assert_eq!(
+        asked,
+        [
+            r#"POST /api/queues/quorum/replicas/on/leveret%40b/grow {"membership":"promotable","queue_pattern":"^q","strategy":"even","vhost_pattern":".*"}"#
+        ]
+    );
+    let line = ["shrink", "leveret@b", "--errors-only", "--formatter", "json"];
+    let (_, out, _, asked) = check(&line, &[(202, rows)]);
+    assert!(out.starts_with("[{") && out.contains("q2") && !out.contains("q1"), "{out}");
+    assert_eq!(
+        asked,
+        [r#"DELETE /api/queues/quorum/replicas/on/leveret%40b/shrink {"force":false}"#]
+    );
+    let done = r#"[{"vhost":"/","name":"q1","size":5,"result":"ok"}]"#;
+    let (exit, _, _, asked) = check(&["grow_to_count", "5", "all"], &[(200, done)]);
+    assert_eq!(exit, Exit::Done);
+    assert!(
+        asked[0].starts_with("POST /api/queues/quorum/replicas/grow {\"count\":5,"),
+        "{asked:?}"
+    );
+}

@@ -1,0 +1,93 @@
+//! Commands about nodes of a cluster.
+
+use std::fs;
+
+use ctl::exit::Exit;
+
+use crate::check;
+
+#[test]
+fn a_node_is_drained_and_revived() {
+    let done = r#"{"connections":2,"leaders_moved":5,"leaders_stayed":[]}"#;
+    let (exit, out, _, asked) = check(&["drain", "leveret@b"], &[(200, done)]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(
+        out,
+        "Will put node leveret@b into maintenance mode...\nconnections closed\t2\nleaders moved\t5\n"
+    );
+    assert_eq!(asked, ["POST /api/nodes/leveret%40b/drain {}"]);
+    let stayed = r#"{"connections":0,"leaders_moved":0,
+        "leaders_stayed":[{"vhost":"/","name":"q","reason":"non_stable_members"}]}"#;
+    let asked_first = (200, r#"{"node":"leveret@a"}"#);
+    let (exit, out, err, _) = check(&["-q", "drain"], &[asked_first, (200, stayed)]);
+    assert_eq!(exit, Exit::Unavailable);
+    assert!(out.ends_with("/\tq\tnon_stable_members\n"), "{out}");
+    assert_eq!(err, "Error:\n1 quorum queues are still led by the node\n");
+    let (exit, _, _, asked) = check(&["revive", "leveret@b"], &[(204, "")]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(asked, ["POST /api/nodes/leveret%40b/revive {}"]);
+}
+
+#[test]
+fn a_node_is_forgotten_or_why_not() {
+    let rows = r#"{"queues":[{"vhost":"/","name":"q","size":2,"result":"ok"}]}"#;
+    let (exit, out, _, asked) = check(&["forget_cluster_node", "leveret@b"], &[(200, rows)]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(
+        out,
+        "Removing node leveret@b from the cluster\nvhost\tname\tsize\tresult\n/\tq\t2\tok\n"
+    );
+    assert_eq!(asked, [r#"DELETE /api/nodes/leveret%40b {"force":false}"#]);
+    for (status, reason, exit) in [
+        (400, "node leveret@b is running; it must be stopped", Exit::Data),
+        (412, "2 queues are only on leveret@b and would be lost", Exit::Data),
+        (503, "metadata: no majority of the cluster is reachable", Exit::Unavailable),
+    ] {
+        let body = format!(r#"{{"reason":"{reason}"}}"#).leak();
+        let (ended, _, err, _) = check(&["forget_cluster_node", "leveret@b"], &[(status, body)]);
+        assert_eq!((ended, err.as_str()), (exit, &*format!("Error:\n{reason}\n")));
+    }
+    let absent = (404, r#"{"reason":"Not Found"}"#);
+    let (_, _, err, _) = check(&["forget_cluster_node", "leveret@x"], &[absent]);
+    assert_eq!(err, "Error:\nNode leveret@x is not a member of the cluster\n");
+}
+
+#[test]
+fn leaders_are_counted_after_a_rebalance() {
+    let report = r#"{"nodes":[{"Node name":"leveret@a","Number of quorum queues":3}],"failed":0}"#;
+    let (exit, out, _, asked) = check(&["rebalance", "quorum"], &[(200, report)]);
+    assert_eq!(exit, Exit::Done);
+    assert!(out.ends_with("Node name\tNumber of quorum queues\nleveret@a\t3\n"), "{out}");
+    assert!(asked[0].starts_with("POST /api/rebalance/queues?report=true {"), "{asked:?}");
+    let (exit, _, _, asked) = check(&["rebalance", "classic"], &[]);
+    assert_eq!((exit, asked.len()), (Exit::Done, 0));
+}
+
+#[test]
+fn a_node_is_forgotten_before_it_is_wiped() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let identity = directory.path().join("identity");
+    let line = |force: bool| {
+        let mut line = vec!["reset", directory.path().to_str().expect("a name")];
+        line.extend(force.then_some("--force"));
+        line
+    };
+    let (exit, _, err, asked) = check(&line(false), &[]);
+    assert_eq!((exit, asked.len()), (Exit::Data, 0), "{err}");
+    fs::write(&identity, "leveret identity 1\nnode 00000000000000aa\nboot 3\nchecksum 1\n")
+        .unwrap();
+    fs::create_dir(directory.path().join("metadata")).unwrap();
+    let refused = (503, r#"{"reason":"metadata: no majority of the cluster is reachable"}"#);
+    let (exit, ..) = check(&line(false), &[refused]);
+    assert_eq!(exit, Exit::Unavailable);
+    assert!(identity.exists(), "nothing is deleted");
+    let (exit, _, _, asked) = check(&line(false), &[(200, r#"{"queues":[]}"#)]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(asked, [r#"DELETE /api/nodes/00000000000000aa {"force":false}"#]);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    fs::write(&identity, "leveret identity 1\nnode 00000000000000aa\nboot 3\nchecksum 1\n")
+        .unwrap();
+    let (exit, ..) = check(&line(true), &[refused]);
+    assert_eq!(exit, Exit::Done);
+    assert!(!identity.exists());
+}

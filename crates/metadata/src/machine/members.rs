@@ -1,0 +1,215 @@
+//! The members of quorum queues that are added, start and go.
+
+use std::sync::Arc;
+
+use model::id::{NodeId, QueueId, StreamId};
+
+use crate::command::MemberName;
+use crate::objects::member::{Member, Stage};
+use crate::objects::node::NodeRole;
+use crate::objects::queue::{Queue, QueueKind};
+use crate::outcome::Outcome;
+use crate::refusal::Refusal;
+use crate::state::State;
+use crate::store::record::{self, Record};
+
+impl State {
+    pub(super) fn add_member(
+        &mut self,
+        id: QueueId,
+        node: NodeId,
+        out: &mut Outcome,
+    ) -> Result<(), Refusal> {
+        let queue = self.queue_by_id(id).map(Arc::clone);
+        let queue = queue.ok_or_else(|| Refusal::not_found(format!("no {id}")))?;
+        if queue.kind != QueueKind::Quorum {
+            return Err(Refusal::precondition("only quorum queues have members"));
+        }
+        match self.node(node) {
+            None => return Err(Refusal::not_found(format!("no node '{node}'"))),
+            Some(known) if known.lost => {
+                return Err(Refusal::not_allowed(format!("node {node} was replaced")));
+            }
+            Some(known) if known.role != NodeRole::Full => {
+                return Err(Refusal::not_allowed(format!("node '{}' keeps no queues", known.name)));
+            }
+            Some(_) => {}
+        }
+        if queue.member(node).is_some() {
+            out.queue = Some(queue);
+            return Ok(());
+        }
+        // Numbers of queues and of streams come from one counter: a queue's first members have the
+        // stream of its number.
+        self.last_queue += 1;
+        out.records.push(record::put(&Record::LastQueue(QueueId(self.last_queue))));
+        let mut changed = Queue::clone(&queue);
+        changed.members.push(Member::unstarted(StreamId(self.last_queue), node));
+        out.created = true;
+        out.queue = Some(self.change_members(changed, out));
+        Ok(())
+    }
+
+    pub(super) fn members_started(&mut self, started: &[MemberName], out: &mut Outcome) {
+        for name in started {
+            let Some(queue) = self.queue_by_id(name.queue.0) else { continue };
+            if !queue.members.iter().any(|one| is(one, name) && one.stage != Stage::Started) {
+                continue;
+            }
+            let mut changed = Queue::clone(queue);
+            for one in &mut changed.members {
+                if is(one, name) {
+                    one.stage = Stage::Started;
+                }
+            }
+            settle(&mut changed);
+            self.change_members(changed, out);
+        }
+    }
+
+    pub(super) fn remove_member(&mut self, name: MemberName, out: &mut Outcome) {
+        let Some(queue) = self.queue_by_id(name.queue.0) else { return };
+        if !queue.members.iter().any(|one| is(one, &name)) {
+            return;
+        }
+        let mut changed = Queue::clone(queue);
+        changed.members.retain(|one| !is(one, &name));
+        settle(&mut changed);
+        out.deleted = true;
+        self.change_members(changed, out);
+    }
+
+    fn change_members(&mut self, queue: Queue, out: &mut Outcome) -> Arc<Queue> {
+        let queue = Arc::new(queue);
+        out.records.push(record::put(&Record::Queue(&queue)));
+        self.replace_queue(Arc::clone(&queue));
+        if !out.queues_changed.contains(&queue.id) {
+            out.queues_changed.push(queue.id);
+        }
+        queue
+    }
+}
+
+fn is(member: &Member, name: &MemberName) -> bool {
+    (member.node.0, member.stream.0) == (name.node, name.stream)
+}
+
+/// The group exists: who has not started yet does not found it.
+fn settle(queue: &mut Queue) {
+    for member in &mut queue.members {
+        if member.stage == Stage::Founding {
+            member.stage = Stage::Unstarted;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, DeclareQueue, PutNode, SerialQueueId};
+    use crate::scene::{Act, queue, state, table, text};
+
+    fn node(state: &mut State, id: u64, role: NodeRole) {
+        let name = format!("n{id}").into();
+        let put = PutNode { id, name, address: String::new(), role, boot: 1 };
+        state.apply(Command::PutNode(put)).unwrap();
+    }
+
+    /// Nodes 1 to 3 and a witness, and a queue on 1 and 2 with 2 away.
+    fn cluster() -> (State, QueueId) {
+        let mut state = state();
+        for id in 1..=3 {
+            node(&mut state, id, NodeRole::Full);
+        }
+        node(&mut state, 4, NodeRole::Witness);
+        let declare = DeclareQueue {
+            arguments: table([("x-queue-type", text("quorum"))]),
+            home: NodeId(1),
+            members: vec![NodeId(1), NodeId(2)],
+            away: vec![NodeId(2)],
+            ..queue("q")
+        };
+        let declared = state.apply(Command::DeclareQueue(declare)).unwrap().queue.unwrap();
+        (state, declared.id)
+    }
+
+    fn stages(state: &State, id: QueueId) -> Vec<(u64, u64, Stage)> {
+        let queue = state.queue_by_id(id).unwrap();
+        assert_eq!(state.queue("/", "q").unwrap(), queue, "all indexes agree");
+        let member = |one: &Member| (one.node.0, one.stream.0, one.stage);
+        queue.members.iter().map(member).collect()
+    }
+
+    fn name(queue: QueueId, node: u64, stream: u64) -> MemberName {
+        MemberName { queue: SerialQueueId(queue), node, stream }
+    }
+
+    #[test]
+    fn members_come_start_and_go() {
+        let (mut state, id) = cluster();
+        let own = id.0;
+        assert_eq!(
+            stages(&state, id),
+            [(1, own, Stage::Founding), (2, own, Stage::Unstarted)],
+            "who is away does not found it"
+        );
+        let add = |node| Command::AddMember { queue: SerialQueueId(id), node };
+        let outcome = state.apply(add(3)).unwrap();
+        assert!(outcome.created && outcome.queues_changed == [id]);
+        let third = own + 1;
+        assert!(!state.apply(add(3)).unwrap().created, "it is one already");
+        let started = Command::MembersStarted(vec![name(id, 1, own), name(id, 9, 9)]);
+        state.apply(started).unwrap();
+        assert_eq!(
+            stages(&state, id),
+            [(1, own, Stage::Started), (2, own, Stage::Unstarted), (3, third, Stage::Unstarted)]
+        );
+        // What is said of an earlier member does not reach a later one.
+        let remove = |stream| Command::RemoveMember(name(id, 3, stream));
+        assert!(!state.apply(remove(own)).unwrap().deleted);
+        assert!(state.apply(remove(third)).unwrap().deleted);
+        assert!(!state.apply(remove(third)).unwrap().deleted);
+        state.apply(add(3)).unwrap();
+        assert_eq!(stages(&state, id)[2], (3, third + 1, Stage::Unstarted), "a new stream");
+        // A new queue does not get the number of a stream.
+        let next = state.apply(Command::DeclareQueue(queue("next"))).unwrap().queue.unwrap();
+        assert_eq!(next.id.0, third + 2);
+    }
+
+    #[test]
+    fn a_group_is_not_founded_again_when_its_founder_is_removed() {
+        let (mut state, id) = cluster();
+        state.apply(Command::AddMember { queue: SerialQueueId(id), node: 3 }).unwrap();
+        state.apply(Command::RemoveMember(name(id, 3, id.0 + 1))).unwrap();
+        let members = &state.queue_by_id(id).unwrap().members;
+        assert_eq!(crate::objects::member::founders(members), []);
+    }
+
+    #[test]
+    fn only_nodes_that_keep_queues_become_members() {
+        let (mut state, id) = cluster();
+        let classic = state.apply(Command::DeclareQueue(queue("classic"))).unwrap().queue.unwrap();
+        // A wiped node: its old self is known and lost.
+        let put = |id| PutNode {
+            id,
+            name: "n3".into(),
+            address: String::new(),
+            role: NodeRole::Full,
+            boot: 1,
+        };
+        state.apply(Command::PutNode(put(33))).unwrap();
+        for (queue, node, why) in [
+            (QueueId(999), 1, "no queue#999"),
+            (classic.id, 1, "only quorum queues"),
+            (id, 77, "no node"),
+            (id, 3, "was replaced"),
+            (id, 4, "keeps no queues"),
+        ] {
+            let add = Command::AddMember { queue: SerialQueueId(queue), node };
+            assert!(state.refused(add).text.contains(why), "{why}");
+        }
+        assert!(
+            state.apply(Command::AddMember { queue: SerialQueueId(id), node: 33 }).unwrap().created
+        );
+    }
+}

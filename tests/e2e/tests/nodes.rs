@@ -1,0 +1,134 @@
+//! Nodes of a cluster that are drained, revived and forgotten.
+
+use e2e::client::topology::DURABLE;
+use e2e::cluster::{Cluster, Setup, channel, quorum};
+use e2e::table;
+use e2e::wait::{until, until_equal};
+use serde_json::{Value, json};
+
+const ALL: [&str; 3] = ["leveret@n0", "leveret@n1", "leveret@n2"];
+
+fn leader(cluster: &Cluster, by: usize, queue: &str) -> Value {
+    cluster.view(by, queue)["leader"].clone()
+}
+
+fn members(cluster: &Cluster, by: usize, queue: &str) -> Value {
+    cluster.view(by, queue)["members"].clone()
+}
+
+#[test]
+fn a_drained_node_has_no_clients_and_no_leaders_until_it_is_revived() {
+    let mut cluster = Setup::new().start();
+    let mut client = cluster.channel(0);
+    let names: Vec<String> = (0..5).map(|number| format!("q{number}")).collect();
+    for name in &names {
+        client.queue(1, name, DURABLE, &quorum()).unwrap();
+        until_equal("n0 leads", &json!(ALL[0]), || leader(&cluster, 1, name));
+        until_equal("all are there", &json!(ALL), || cluster.view(1, name)["online"].clone());
+    }
+    // Asked of another node.
+    let drained = cluster.api(1).post("nodes/leveret%40n0/drain", &json!({}));
+    assert_eq!(drained.status, 200, "{}", drained.text());
+    let report = drained.json();
+    assert_eq!((&report["leaders_moved"], &report["leaders_stayed"]), (&json!(5), &json!([])));
+    assert!(report["connections"].as_u64().unwrap() >= 1, "{report}");
+    let failure = client.await_failure(1);
+    assert_eq!(failure.reply().map(|(code, _)| code), Some(320), "{failure:?}");
+    until("nobody can connect", || channel(cluster.amqp(0)).is_err());
+    for name in &names {
+        until("it has moved", || {
+            [json!(ALL[1]), json!(ALL[2])].contains(&leader(&cluster, 1, name))
+        });
+    }
+    let own =
+        |cluster: &Cluster| cluster.api(0).json("nodes/leveret%40n0")["being_drained"].clone();
+    assert_eq!(own(&cluster), true);
+    assert_eq!(cluster.api(0).get("health/checks/is-in-service").status, 503);
+    assert_eq!(cluster.api(0).get("health/checks/node-is-quorum-critical").status, 200);
+    // New queues and members do not come here.
+    let mut other = cluster.channel(1);
+    other.queue(1, "new", DURABLE, &quorum()).unwrap();
+    until("it has a leader", || leader(&cluster, 1, "new") != Value::Null);
+    assert!(!members(&cluster, 1, "new").as_array().unwrap().contains(&json!(ALL[0])));
+    let refused =
+        cluster.api(1).post("queues/quorum/%2F/new/replicas/add", &json!({"node": ALL[0]}));
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.reason(), "the node is in maintenance mode");
+
+    assert_eq!(cluster.api(2).post("nodes/leveret%40n0/revive", &json!({})).status, 204);
+    until("clients can connect", || channel(cluster.amqp(0)).is_ok());
+    assert_eq!(own(&cluster), false);
+    let added = cluster.api(1).post("queues/quorum/%2F/new/replicas/add", &json!({"node": ALL[0]}));
+    assert_eq!(added.status, 204, "{}", added.text());
+
+    // Leaders come back when they are asked to.
+    let report = cluster.api(1).post("rebalance/queues?report=true", &json!({}));
+    assert_eq!(report.status, 200, "{}", report.text());
+    let counts: Vec<u64> = report.json()["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["Number of quorum queues"].as_u64().unwrap())
+        .collect();
+    assert_eq!(counts.iter().sum::<u64>(), 6, "{counts:?}");
+    assert!(counts.iter().all(|count| *count == 2), "{counts:?}");
+    assert_eq!(cluster.api(1).post("rebalance/queues", &json!({})).status, 204);
+    cluster.kill(0);
+}
+
+#[test]
+fn a_forgotten_node_leaves_no_member_behind() {
+    let mut cluster = Setup::new().start();
+    let mut client = cluster.channel(0);
+    let names: Vec<String> = (0..5).map(|number| format!("q{number}")).collect();
+    for name in &names {
+        client.queue(1, name, DURABLE, &quorum()).unwrap();
+        until_equal("all are there", &json!(ALL), || cluster.view(1, name)["online"].clone());
+    }
+    let mut third = cluster.channel(2);
+    third.queue(1, "classic", DURABLE, &table! {}).unwrap();
+    let forget = |cluster: &Cluster, by: usize, force: bool| {
+        let body = json!({ "force": force }).to_string();
+        cluster.api(by).call("DELETE", "nodes/leveret%40n2", Some(&body))
+    };
+    let running = forget(&cluster, 0, false);
+    assert_eq!(running.status, 400, "{}", running.text());
+    assert!(running.reason().contains("is running"), "{}", running.reason());
+    cluster.kill(2);
+    until("it is missed", || cluster.view(0, "q0")["online"].as_array().unwrap().len() == 2);
+    let sole = forget(&cluster, 1, false);
+    assert_eq!(sole.status, 412, "{}", sole.text());
+    assert!(sole.reason().contains("'classic' in vhost '/'"), "{}", sole.reason());
+    assert_eq!(members(&cluster, 1, "q0"), json!(ALL));
+    let forgotten = forget(&cluster, 1, true);
+    assert_eq!(forgotten.status, 200, "{}", forgotten.text());
+    assert_eq!(forgotten.json()["queues"].as_array().unwrap().len(), 5);
+    for name in &names {
+        assert_eq!(members(&cluster, 0, name), json!([ALL[0], ALL[1]]));
+    }
+    assert_eq!(cluster.api(0).get("queues/%2F/classic").status, 404);
+    let ghosts = "health/checks/quorum-queues-without-ghost-members";
+    assert_eq!(cluster.api(0).get(ghosts).status, 200);
+    client.confirm_select(1).unwrap();
+    client.put(1, "q0", "x").unwrap();
+    client.confirms(1, 1).unwrap();
+    // Wiped, it is a new node and comes in again.
+    cluster.node(2).wipe();
+    cluster.start(2);
+    let grown = cluster.api(0).post(
+        "queues/quorum/replicas/on/leveret%40n2/grow",
+        &json!({"strategy": "even", "queue_pattern": "^q"}),
+    );
+    assert_eq!(grown.status, 200, "{}", grown.text());
+    let rows = grown.json();
+    assert_eq!(rows.as_array().unwrap().len(), 5);
+    for row in rows.as_array().unwrap() {
+        assert_eq!((&row["size"], &row["result"]), (&json!(3), &json!("ok")), "{row}");
+    }
+    let shrunk =
+        cluster.api(2).call("DELETE", "queues/quorum/replicas/on/leveret%40n1/shrink", Some("{}"));
+    assert_eq!(shrunk.status, 202, "{}", shrunk.text());
+    for name in &names {
+        until_equal("it has shrunk", &json!([ALL[0], ALL[2]]), || members(&cluster, 2, name));
+    }
+}
