@@ -11,6 +11,7 @@
 //! A node on its own has a host and no links: its quorum queues have one member.
 
 mod alarms;
+pub(crate) mod bell;
 pub(crate) mod berths;
 pub(crate) mod channel;
 mod fabric;
@@ -23,6 +24,7 @@ pub(crate) mod member;
 pub(crate) mod members;
 pub(crate) mod proposal;
 pub(crate) mod proposer;
+pub(crate) mod reconciler;
 pub(crate) mod steward;
 pub(crate) mod transport;
 pub(crate) mod unique;
@@ -48,6 +50,7 @@ use quorum::watermark::Watermark;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::cluster::bell::Bell;
 use crate::cluster::berths::Berths;
 use crate::cluster::formation::{Query, Standing};
 use crate::cluster::lanes::Lanes;
@@ -89,6 +92,8 @@ pub(crate) struct Cluster {
     /// This node's members of quorum queues.
     pub(crate) berths: Berths,
     shards: Arc<Shards>,
+    /// Wakes the reconciler.
+    pub(crate) bell: Bell,
     /// Wakes the keeper: members may have been left half done.
     pub(crate) unfinished: Notify,
     /// Queues that this node leads.
@@ -186,6 +191,7 @@ impl Cluster {
             up: Mutex::default(),
             berths,
             shards,
+            bell: Bell::default(),
             unfinished: Notify::new(),
             leads: Mutex::default(),
             heard: Mutex::default(),
@@ -422,6 +428,7 @@ impl Cluster {
             self.tell_shards(|| Command::Up { node });
         }
         self.unfinished.notify_one();
+        self.bell.nodes();
         if let Some(group) = &self.group {
             group.proposer.on_up(peer.id);
             group.changed.notify_one();
@@ -436,6 +443,7 @@ impl Cluster {
         self.heard.lock().retain(|_, leader| leader.node != node);
         self.pressure.elsewhere(node, Alarms::default());
         self.host.on_down(node);
+        self.bell.nodes();
         self.tell_shards(|| Command::Lost { node });
         match why {
             // Nothing of that process is left.

@@ -78,6 +78,8 @@ pub struct Node {
     pub shards: usize,
     /// What it does in a cluster.
     pub role: Role,
+    /// What members of a quorum queue are spread over, such as a rack; `None`: nothing is known.
+    pub zone: Option<String>,
 }
 
 /// What a node does in a cluster.
@@ -391,6 +393,7 @@ impl Effective {
                 "witness" => Role::Witness,
                 _ => Role::Full,
             },
+            zone: self.optional("node.zone"),
         };
         if !is_node_name(&node.name) {
             let text =

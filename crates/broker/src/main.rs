@@ -23,7 +23,7 @@ fn run(sources: &Sources) -> ExitCode {
     match sources.load() {
         Ok((config, _)) => {
             broker::logging::start(&config.log);
-            broker::run::run(config, sources.config.clone())
+            broker::run::run(config, sources.clone())
         }
         Err(complaints) => refuse(&complaints),
     }

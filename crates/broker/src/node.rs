@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::accounts::Accounts;
 use crate::cluster::Cluster;
 use crate::cluster::members::Members;
+use crate::cluster::reconciler::Reconciler;
 use crate::cluster::unique::Unique;
 use crate::config::Config;
 use crate::connections::Connections;
@@ -71,6 +72,8 @@ pub(crate) struct Node {
     pub(crate) cluster: Arc<Cluster>,
     /// What changes the members of quorum queues.
     pub(crate) members: Arc<Members>,
+    /// What keeps them as many as wanted.
+    pub(crate) reconciler: Arc<Reconciler>,
     /// Its number in the cluster; none as long as the cluster does not know it, and 0 if it is on
     /// its own.
     pub(crate) number: watch::Receiver<Option<u16>>,

@@ -5,6 +5,7 @@
 
 pub(crate) mod inquiries;
 mod parts;
+mod reconciliation;
 mod views;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use management::view::counters::{ExchangeCounters, GlobalCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use management::view::node::{NodeStats, OtherNode};
 use management::view::raft::{MemberReport, RaftMember};
+use management::view::reconciliation::{PlanReport, ReconciliationReport};
 use management::view::topology::{
     BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
 };
@@ -314,6 +316,22 @@ impl ManagedNode for Operator {
 
     fn running_nodes(&self) -> Vec<NodeId> {
         self.node.members.running()
+    }
+
+    fn reconciliation_here(&self) -> ReconciliationReport {
+        self.node.reconciler.report()
+    }
+
+    async fn reconciliation(&self) -> Vec<ReconciliationReport> {
+        reconciliation::reports(&self.node).await
+    }
+
+    async fn reconcile_now(&self) -> Vec<(String, Done)> {
+        reconciliation::now(&self.node).await
+    }
+
+    async fn reconciliation_plan(&self, queue: QueueId) -> Result<PlanReport, Refusal> {
+        reconciliation::plan(&self.node, queue).await.map_err(Refusal::unavailable)
     }
 
     fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {

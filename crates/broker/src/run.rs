@@ -1,7 +1,6 @@
 //! The life of the process: start, listen, wait for a reason to stop, stop.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::cli::Sources;
 use crate::config::value::Address;
 use crate::config::{Config, Verify};
 use crate::front::Front;
@@ -22,7 +22,7 @@ use crate::start::{self, Started};
 /// Runs a node until it is told to stop (SIGTERM, SIGINT) or its journal fails.
 ///
 /// Exit code 0 after a stop in good order, 1 if it could not start or its disk failed.
-pub fn run(config: Config, config_file: Option<PathBuf>) -> ExitCode {
+pub fn run(config: Config, sources: Sources) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -30,15 +30,15 @@ pub fn run(config: Config, config_file: Option<PathBuf>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let code = runtime.block_on(live(config, config_file));
+    let code = runtime.block_on(live(config, sources));
     // Reads of bodies that nobody waits for any more must not hold the process.
     runtime.shutdown_background();
     code
 }
 
-async fn live(config: Config, config_file: Option<PathBuf>) -> ExitCode {
+async fn live(config: Config, sources: Sources) -> ExitCode {
     let patience = config.shutdown_timeout;
-    let mut started = match start::start_any(config, config_file).await {
+    let mut started = match start::start_any(config, sources.config.clone()).await {
         Ok(started) => started,
         Err(error) => return refuse(&error.to_string()),
     };
@@ -52,6 +52,7 @@ async fn live(config: Config, config_file: Option<PathBuf>) -> ExitCode {
         }
     };
     let node = Arc::clone(&started.node);
+    let reloads = tokio::spawn(reload_when_told(Arc::clone(&node), sources));
     let serve = async {
         let mut number = node.number.clone();
         drop(number.wait_for(Option::is_some).await);
@@ -74,6 +75,7 @@ async fn live(config: Config, config_file: Option<PathBuf>) -> ExitCode {
         },
     };
     drop(node);
+    reloads.abort();
     tracing::info!("stopping");
     stop.send_replace(true);
     for listener in listeners {
@@ -135,6 +137,40 @@ async fn rest(node: Arc<Node>, opened: Vec<JoinHandle<()>>) {
         match open_clients_listeners(&node).await {
             Ok(opened) => listeners.0 = opened,
             Err(error) => tracing::error!("clients cannot come again: {error}"),
+        }
+    }
+}
+
+/// Reads the configuration again with each SIGHUP, and goes on with what can change while the node
+/// runs: how quorum queues are kept whole.
+async fn reload_when_told(node: Arc<Node>, sources: Sources) {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+        return tracing::error!("cannot listen for SIGHUP");
+    };
+    while hangup.recv().await.is_some() {
+        let sources = sources.clone();
+        let loaded = tokio::task::spawn_blocking(move || sources.load()).await;
+        let config = match loaded {
+            Ok(Ok((config, _))) => config,
+            Ok(Err(complaints)) => {
+                for complaint in complaints {
+                    tracing::error!(%complaint, "the configuration stays as it is");
+                }
+                continue;
+            }
+            Err(error) => {
+                tracing::error!(%error, "the configuration stays as it is");
+                continue;
+            }
+        };
+        let settings = config.quorum_queues.reconciliation;
+        node.reconciler.reload(settings);
+        let mut known = node.config.clone();
+        known.quorum_queues.reconciliation = settings;
+        if known == config {
+            tracing::info!("the configuration was read again");
+        } else {
+            tracing::warn!("the configuration was read again; some of it needs another start");
         }
     }
 }

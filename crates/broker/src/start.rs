@@ -33,6 +33,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::cluster::members::Members;
+use crate::cluster::reconciler::Reconciler;
 use crate::cluster::{Cluster, GROUP, identity, keeper};
 use crate::config::Config;
 use crate::exchange_counts::ExchangeCounts;
@@ -355,8 +356,15 @@ impl Opened {
         let data_dir = config.data_dir.clone();
         pressure.sampled(crate::limits::first_alarms(&budget, &data_dir));
         let members = Arc::new(Members::new(Arc::clone(&cluster), Arc::clone(&topology)));
+        let reconciler = Arc::new(Reconciler::new(
+            Arc::clone(&cluster),
+            Arc::clone(&topology),
+            Arc::clone(&members),
+            config.quorum_queues.reconciliation,
+        ));
         let node = Arc::new(Node {
             members: Arc::clone(&members),
+            reconciler: Arc::clone(&reconciler),
             limits,
             config_file,
             budget: budget.clone(),
@@ -433,6 +441,7 @@ impl Opened {
             ),
             vital::spawn("the watch of memory and disk", &failed_sender, watch),
             vital::spawn("the keeper of members", &failed_sender, keeper::run(members)),
+            vital::spawn("what keeps groups whole", &failed_sender, reconciler.run()),
             vital::spawn("the watch's follower", &failed_sender, follow(alarms, pressure)),
         ];
         tasks.extend(more_tasks);

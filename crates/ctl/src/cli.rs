@@ -438,6 +438,9 @@ pub enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Shows how the members of quorum queues are kept as many as wanted.
+    #[command(subcommand)]
+    Reconcile(ReconcileCommand),
     /// Works on a journal's directory while no node uses it.
     #[command(subcommand)]
     Journal(JournalCommand),
@@ -458,6 +461,20 @@ pub struct Matching {
     /// Print only queues that it did not work for.
     #[arg(long = "errors-only")]
     pub errors_only: bool,
+}
+
+/// Continuous membership reconciliation.
+#[derive(Debug, Subcommand)]
+pub enum ReconcileCommand {
+    /// Prints how it is getting on, on each node.
+    Status,
+    /// Lets all nodes look at the quorum queues that they lead at once.
+    Now,
+    /// Prints what would be done about the members of a quorum queue, and what stands in the way.
+    Plan {
+        /// The queue.
+        queue: String,
+    },
 }
 
 /// Offline work on a journal.

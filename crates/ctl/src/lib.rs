@@ -15,3 +15,4 @@ mod list;
 mod members;
 mod nodes;
 mod offline;
+mod reconcile;

@@ -10,7 +10,7 @@ use crate::client::{Client, segment};
 use crate::exit::{Exit, Failed};
 use crate::list::{self, List};
 use crate::output::Rows;
-use crate::{act, check, members, nodes, offline};
+use crate::{act, check, members, nodes, offline, reconcile};
 
 /// One run of a command: whom it asks, where it prints.
 pub(crate) struct Session<'a> {
@@ -50,6 +50,7 @@ impl Session<'_> {
             || check::perform(self)?
             || members::perform(self)?
             || nodes::perform(self)?
+            || reconcile::perform(self)?
         {
             return Ok(());
         }

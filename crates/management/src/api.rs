@@ -26,6 +26,7 @@ mod permissions;
 mod policies;
 mod queues;
 mod quorum;
+mod reconciliation;
 mod replicas;
 mod stats;
 mod users;

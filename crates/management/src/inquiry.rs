@@ -52,6 +52,16 @@ pub enum Inquiry {
     /// The leader of the metadata group takes a node that does not run out of the cluster; answered
     /// by a [`Done`].
     Forget(#[serde(with = "node_id")] NodeId),
+    /// Queues whose members the node should have and has no data of; answered by their numbers.
+    LostMembers,
+    /// How the node keeps groups whole; answered by a
+    /// [`ReconciliationReport`](crate::view::reconciliation::ReconciliationReport).
+    Reconciliation,
+    /// Lets the node look at the queues that it leads at once; answered by a [`Done`].
+    ReconcileNow,
+    /// What the node would do about the members of a queue that it leads; answered by an optional
+    /// [`PlanReport`](crate::view::reconciliation::PlanReport).
+    ReconciliationPlan(#[serde(with = "queue_id")] QueueId),
     /// Closes a connection; answered by a [`Done`].
     Close {
         /// Its name.

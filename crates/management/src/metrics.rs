@@ -7,3 +7,4 @@ pub mod detailed;
 pub mod family;
 pub mod identity;
 pub mod raft;
+pub mod reconciliation;

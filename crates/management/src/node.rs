@@ -18,12 +18,13 @@ use metadata::state::State;
 use model::id::{NodeId, QueueId};
 
 use crate::census::{Census, Names};
-use crate::inquiry::{Change, Wanted};
+use crate::inquiry::{Change, Done, Wanted};
 use crate::members::Drained;
 use crate::view::counters::{ExchangeCounters, GlobalCounters};
 use crate::view::message::{GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use crate::view::node::{NodeStats, OtherNode};
 use crate::view::raft::{MemberReport, RaftMember};
+use crate::view::reconciliation::{PlanReport, ReconciliationReport};
 use crate::view::topology::{
     BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
 };
@@ -198,6 +199,24 @@ pub trait Node: Send + Sync + 'static {
     /// # Errors
     /// If it runs, is this one, or is unknown, or the topology cannot be changed.
     fn forget(&self, node: NodeId) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// How the members of quorum queues are kept as many as wanted, on this node.
+    fn reconciliation_here(&self) -> ReconciliationReport;
+
+    /// The same of all nodes that answer, by name.
+    fn reconciliation(&self) -> impl Future<Output = Vec<ReconciliationReport>> + Send;
+
+    /// Lets all connected nodes look at the queues that they lead at once; by name, how it ended.
+    fn reconcile_now(&self) -> impl Future<Output = Vec<(String, Done)>> + Send;
+
+    /// What the leader of a quorum queue would do about its members.
+    ///
+    /// # Errors
+    /// If nobody leads it, or the leader does not answer.
+    fn reconciliation_plan(
+        &self,
+        queue: QueueId,
+    ) -> impl Future<Output = Result<PlanReport, Refusal>> + Send;
 
     /// Totals by exchange, keyed by virtual host and name. May lack exchanges without traffic.
     fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters>;

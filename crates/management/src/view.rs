@@ -11,4 +11,5 @@ pub mod node;
 pub mod part;
 pub mod queue;
 pub mod raft;
+pub mod reconciliation;
 pub mod topology;

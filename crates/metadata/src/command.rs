@@ -224,6 +224,9 @@ pub struct PutNode {
     pub role: NodeRole,
     /// Which start of it this is; never lower than one that is known.
     pub boot: u64,
+    /// What members of a quorum queue are spread over, such as a rack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Name>,
 }
 
 /// What `exchange.declare` asks for.

@@ -6,7 +6,7 @@
 use model::id::NodeId;
 
 use crate::arguments;
-use crate::objects::node::NodeRole;
+use crate::objects::node::{Node, NodeRole};
 use crate::state::State;
 
 /// The members that a quorum queue gets unless something else is asked for.
@@ -27,10 +27,10 @@ pub fn members(
     is_up: impl Fn(NodeId) -> bool,
 ) -> Vec<NodeId> {
     let full = || state.nodes().filter(|node| node.role == NodeRole::Full && !node.lost);
-    let mut nodes: Vec<NodeId> =
-        full().filter(|node| node.takes_queues()).map(|node| node.id).collect();
+    let mut nodes: Vec<&Node> =
+        full().filter(|node| node.takes_queues()).map(AsRef::as_ref).collect();
     if nodes.is_empty() {
-        nodes = full().map(|node| node.id).collect();
+        nodes = full().map(AsRef::as_ref).collect();
     }
     if nodes.is_empty() {
         return vec![declarer];
@@ -38,13 +38,26 @@ pub fn members(
     let balanced =
         arguments::string(table, "x-queue-leader-locator").is_some_and(|name| name == "balanced");
     nodes.sort_by_key(|node| {
-        (!is_up(*node), balanced || *node != declarer, weight(vhost, queue, *node))
+        (!is_up(node.id), balanced || node.id != declarer, weight(vhost, queue, node.id))
     });
     let asked = arguments::integer(table, "x-quorum-initial-group-size");
     let size = asked.and_then(|size| u64::try_from(size).ok()).unwrap_or(size).max(1);
     let size = usize::try_from(size).unwrap_or(usize::MAX).min(nodes.len());
-    nodes.truncate(size - usize::from(size % 2 == 0));
-    nodes
+    spread(nodes, size - usize::from(size % 2 == 0), is_up)
+}
+
+/// The first `size` nodes, but one whose zone has more already than the zone of another one that is
+/// there waits for that one. Nodes without a zone are a zone of their own.
+fn spread(mut nodes: Vec<&Node>, size: usize, is_up: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
+    let mut chosen: Vec<&Node> = Vec::new();
+    while chosen.len() < size && !nodes.is_empty() {
+        let crowd = |node: &Node| chosen.iter().filter(|other| other.zone == node.zone).count();
+        // The first of those with the least.
+        let rank = |at: &usize| (!is_up(nodes[*at].id), crowd(nodes[*at]));
+        let at = (0..nodes.len()).min_by_key(rank).expect("there are some");
+        chosen.push(nodes.remove(at));
+    }
+    chosen.into_iter().map(|node| node.id).collect()
 }
 
 /// FNV-1a: the same everywhere and in every version.
@@ -71,7 +84,7 @@ mod tests {
         for id in 1..=full + witnesses {
             let role = if id <= full { NodeRole::Full } else { NodeRole::Witness };
             let name = format!("n{id}").into();
-            let put = PutNode { id, name, address: String::new(), role, boot: 1 };
+            let put = PutNode { id, name, address: String::new(), role, boot: 1, zone: None };
             state.apply(Command::PutNode(put)).unwrap();
         }
         state
@@ -120,6 +133,29 @@ mod tests {
             state.apply(Command::SetMaintenance { id, on: true }).unwrap();
         }
         assert_eq!(placed(&state)[0], 2, "there is no other");
+    }
+
+    #[test]
+    fn members_are_spread_over_zones() {
+        let mut state = State::new();
+        for (id, zone) in [(1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "b"), (6, "c")] {
+            let (role, zone) = (NodeRole::Full, Some(zone.into()));
+            let name = format!("n{id}").into();
+            let put = PutNode { id, name, address: String::new(), role, boot: 1, zone };
+            state.apply(Command::PutNode(put)).unwrap();
+        }
+        let zone = |node: &u64| state.node(NodeId(*node)).unwrap().zone.clone().unwrap();
+        for number in 0..100 {
+            let found = placed(&state, &format!("queue-{number}"), &FieldTable::default());
+            assert_eq!(found[0], 2, "the declaring node leads");
+            let mut zones: Vec<_> = found.iter().map(zone).collect();
+            zones.sort();
+            assert_eq!(zones.iter().map(|zone| &**zone).collect::<Vec<_>>(), ["a", "b", "c"]);
+        }
+        let five = table([("x-quorum-initial-group-size", integer(5))]);
+        let mut zones: Vec<_> = placed(&state, "q", &five).iter().map(zone).collect();
+        zones.sort();
+        assert_eq!(zones.iter().map(|zone| &**zone).collect::<Vec<_>>(), ["a", "a", "b", "b", "c"]);
     }
 
     #[test]

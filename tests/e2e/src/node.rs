@@ -249,6 +249,23 @@ impl Node {
         self.signal("TERM");
     }
 
+    /// SIGHUP: the process reads its configuration again.
+    pub fn reload(&self) {
+        self.signal("HUP");
+    }
+
+    /// Writes a configuration file, which is read from the next start on.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn configure(&mut self, text: &str) {
+        let path = self.log.with_extension("toml");
+        fs::write(&path, text).expect("a configuration can be written");
+        let name = "LEVERET_CONFIG".to_owned();
+        self.environment.retain(|(known, _)| *known != name);
+        self.environment.push((name, path.display().to_string()));
+    }
+
     /// SIGSTOP: the process stands still and its sockets stay open.
     pub fn freeze(&self) {
         self.signal("STOP");

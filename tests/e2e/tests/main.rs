@@ -29,6 +29,7 @@ mod protocol;
 mod queues;
 mod quorum_cases;
 mod quorum_queues;
+mod reconciliation;
 mod routing;
 mod tls;
 mod tour;

@@ -117,6 +117,11 @@ impl Berths {
         self.0.lost.lock().get(&queue).cloned()
     }
 
+    /// The queues whose members on this node cannot start.
+    pub(crate) fn all_lost(&self) -> Vec<QueueId> {
+        self.0.lost.lock().keys().copied().collect()
+    }
+
     fn lose(&self, queue: QueueId, reason: String) {
         tracing::error!(
             %queue, reason,

@@ -77,6 +77,7 @@ impl Fabric for Cluster {
     fn announce(&self, queue: QueueId, leader: Leader) {
         self.leads.lock().insert(queue, leader);
         self.heard.lock().remove(&queue);
+        self.bell.leads(queue, true);
         self.unfinished.notify_one();
         let bytes = encode([(queue, leader)].into_iter());
         for peer in self.connected() {
@@ -100,11 +101,13 @@ impl Fabric for Cluster {
 
     fn delete(&self, queue: QueueId, stream: StreamId) {
         self.leads.lock().remove(&queue);
+        self.bell.leads(queue, false);
         self.berths.delete(queue, stream);
     }
 
     fn forget(&self, queue: QueueId) {
         self.leads.lock().remove(&queue);
+        self.bell.leads(queue, false);
         self.heard.lock().remove(&queue);
     }
 }
@@ -157,6 +160,7 @@ impl Cluster {
             let mut leads = self.leads.lock();
             if leads.get(&queue).is_some_and(|mine| mine.term < leader.term) {
                 leads.remove(&queue);
+                self.bell.leads(queue, false);
             }
             drop(leads);
             self.hear(queue, leader);

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metadata::command::{Command, PutNode};
+use metadata::objects::Name;
 use metadata::objects::node::NodeRole;
 use metadata::state::State;
 use model::id::{NodeId, StreamId};
@@ -39,6 +40,8 @@ pub(crate) struct Steward {
     /// Where peers reach this node.
     pub(crate) address: String,
     pub(crate) role: NodeRole,
+    /// What members of a quorum queue are spread over.
+    pub(crate) zone: Option<Name>,
     /// What a first start makes, and the cluster's lasting name.
     pub(crate) first: Vec<Command>,
     /// The node's number, once it has one.
@@ -53,6 +56,7 @@ impl Steward {
             let done = self.step().await;
             let pause = if done { IDLE } else { INTERVAL };
             drop(tokio::time::timeout(pause, group.changed.notified()).await);
+            self.cluster.bell.topology();
             if !done {
                 // What has changed is rarely alone.
                 tokio::time::sleep(INTERVAL / 5).await;
@@ -92,6 +96,7 @@ impl Steward {
             && node.boot == me.boot
             && node.address == self.address
             && node.role == self.role
+            && node.zone == self.zone
         {
             return true;
         }
@@ -101,6 +106,7 @@ impl Steward {
             address: self.address.clone(),
             role: self.role,
             boot: me.boot,
+            zone: self.zone.clone(),
         };
         match self.topology.submit(Command::PutNode(put)).await {
             Ok(_) => {}
@@ -321,7 +327,8 @@ mod tests {
 
     fn put(boot: u64) -> Command {
         let (name, address) = ("a".into(), "a:1".to_owned());
-        Command::PutNode(PutNode { id: DEAD.node.0, name, address, role: NodeRole::Full, boot })
+        let role = NodeRole::Full;
+        Command::PutNode(PutNode { id: DEAD.node.0, name, address, role, boot, zone: None })
     }
 
     #[test]

@@ -66,6 +66,13 @@ pub const KEYS: &[Key] = &[
         "\"witness\" makes a node of a cluster that votes on the topology and keeps no quorum queues.",
     ),
     key(
+        "node.zone",
+        TEXT_OR_NONE,
+        "\"\"",
+        "Where the node is, such as a rack or a data centre; empty says nothing.\n\
+         The members of a quorum queue are spread over the zones of their nodes as evenly as can be.",
+    ),
+    key(
         "data_dir",
         TEXT,
         "\"data\"",

@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 use crate::cluster::{Inquiries, channel};
 use crate::maintenance;
 use crate::node::Node;
-use crate::operator::parts;
+use crate::operator::{parts, reconciliation};
 
 /// How long another node may take to say what it has.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// How long another node may take to hand its leadership over.
 const TRANSFER_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -166,7 +166,7 @@ fn members(node: &Node, queue: QueueId, leader: Option<NodeId>) -> Vec<NodeId> {
 }
 
 /// Asks all connected nodes at once.
-async fn ask_all(node: &Node, question: &Inquiry) -> Vec<(NodeId, Option<Bytes>)> {
+pub(super) async fn ask_all(node: &Node, question: &Inquiry) -> Vec<(NodeId, Option<Bytes>)> {
     let connected = node.cluster.connected();
     if connected.is_empty() {
         return Vec::new();
@@ -240,6 +240,13 @@ async fn perform(node: &Arc<Node>, question: Inquiry) -> Vec<u8> {
             let forgotten: Done = node.members.forget(gone).await.map_err(|refusal| refusal.text);
             inquiry::encode(&forgotten)
         }
+        Inquiry::LostMembers => {
+            let lost: Vec<u64> = node.cluster.berths.all_lost().iter().map(|one| one.0).collect();
+            inquiry::encode(&lost)
+        }
+        Inquiry::Reconciliation => inquiry::encode(&node.reconciler.report()),
+        Inquiry::ReconcileNow => inquiry::encode(&reconciliation::now_here(node)),
+        Inquiry::ReconciliationPlan(queue) => inquiry::encode(&node.reconciler.plan_report(queue)),
         Inquiry::Close { name, reason } => {
             let closed = node.connections.close(&reason, |record| record.name == name);
             let done: Done = if closed > 0 { Ok(()) } else { Err("no such connection".into()) };

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use metadata::command::{Command, PutNode};
+use metadata::objects::Name;
 use metadata::objects::node::NodeRole;
 use metadata::state::State;
 use metadata::store;
@@ -87,6 +88,7 @@ pub(super) async fn join(opened: &Opened) -> Result<Ready, StartError> {
         Role::Full => NodeRole::Full,
         Role::Witness => NodeRole::Witness,
     };
+    let zone: Option<Name> = config.node.zone.as_deref().map(Into::into);
     if formed {
         // Before anything else of this start: it ends what an earlier start has left.
         topology.order(Command::PutNode(PutNode {
@@ -95,6 +97,7 @@ pub(super) async fn join(opened: &Opened) -> Result<Ready, StartError> {
             address: address.clone(),
             role,
             boot: opened.me.boot,
+            zone: zone.clone(),
         }));
     }
     let ends = Arc::new(Ends(Arc::downgrade(&cluster)));
@@ -107,6 +110,7 @@ pub(super) async fn join(opened: &Opened) -> Result<Ready, StartError> {
         router: Arc::clone(&router),
         address,
         role,
+        zone,
         first,
         number: number_sender,
     };

@@ -64,6 +64,7 @@ async fn each_number_takes_effect_once_and_in_order() {
         address: String::new(),
         role: NodeRole::Full,
         boot: 2,
+        zone: None,
     });
     assert_eq!(fates(&bench, entry(6, later, 1, &[put])), ["1 created"]);
     let state = bench.started.node.router.state();

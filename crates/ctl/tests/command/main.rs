@@ -58,6 +58,47 @@ fn members_of_quorum_queues_are_shown_and_led() {
 }
 
 #[test]
+fn reconciliation_is_shown_asked_for_and_explained() {
+    let reports = r#"[{"node":"leveret@a","now":100000,"enabled":true,"auto_remove":false,
+        "queues":7,"below_target":2,"blocked":{"member_down":2},"running":1,"done":{"add":3},
+        "failed":{},"last_pass":70000,"last_duration":250,"next_pass":160000}]"#;
+    let (exit, out, _, asked) = check(&["-q", "reconcile", "status"], &[(200, reports)]);
+    let line = "leveret@a\ttrue\tfalse\t7\t2\tmember_down 2\t1\tadd 3\tnone\t\
+                30 s ago, took 250 ms\tin 60 s\n";
+    assert_eq!((exit, out.as_str()), (Exit::Done, line));
+    assert_eq!(asked, ["GET /api/reconciliation"]);
+    let plan = r#"{"leader":"leveret@a","target":3,"size_afterwards":3,"members":[
+        {"node":"leveret@a","state":"voter","running":true,"behind":0},
+        {"node":"leveret@b","state":"voter","running":true,"behind":2}],
+        "steps":[{"kind":"add","step":"add a member on c","reason":"the queue has 2 of 3 members"}],
+        "refusals":[],"afterwards":[]}"#;
+    let (exit, out, _, asked) = check(&["reconcile", "plan", "q/1"], &[(200, plan)]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(
+        out,
+        "Queue 'q/1' in vhost '/': led by leveret@a, target 3\n\
+         node\tstate\trunning\tbehind\n\
+         leveret@a\tvoter\ttrue\t0\n\
+         leveret@b\tvoter\ttrue\t2\n\
+         when\twhat\twhy\n\
+         next\tadd a member on c\tthe queue has 2 of 3 members\n\
+         afterwards\t3 members\t\n"
+    );
+    assert_eq!(asked, ["GET /api/queues/quorum/%2F/q%2F1/plan"]);
+    let absent = [(404, r#"{"error":"Object Not Found","reason":"Not Found"}"#)];
+    assert_eq!(check(&["reconcile", "plan", "absent"], &absent).0, Exit::Data);
+    let told = r#"[{"node":"leveret@a","result":"ok"},
+                   {"node":"leveret@b","result":"error","reason":"it does not answer"}]"#;
+    let (exit, out, err, asked) = check(&["-q", "reconcile", "now"], &[(200, told)]);
+    assert_eq!(
+        (exit, out.as_str()),
+        (Exit::Unavailable, "leveret@a\tok\t\nleveret@b\terror\tit does not answer\n")
+    );
+    assert!(err.contains("could not be told: leveret@b"), "{err}");
+    assert_eq!(asked, ["POST /api/reconciliation/now {}"]);
+}
+
+#[test]
 fn queues_are_listed() {
     let answers = [(200, r#"[{"name":"q","messages":3,"consumers":1}]"#)];
     let (exit, out, _, asked) = check(&["list_queues"], &answers);

@@ -7,8 +7,8 @@ use super::call::Call;
 use super::resource::Resource;
 use super::{
     bindings, cluster, connections, consumers, definitions, exchanges, features, health, limits,
-    messages, nodes, overview, parameters, permissions, policies, queues, quorum, replicas, users,
-    vhosts,
+    messages, nodes, overview, parameters, permissions, policies, queues, quorum, reconciliation,
+    replicas, users, vhosts,
 };
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
@@ -110,6 +110,9 @@ pub(super) async fn dispatch<N: Node>(
         (R::QueueGet(vhost, name), Post) => messages::get(call, vhost, name).await,
         (R::QueueActions(vhost, name), Post) => queues::act(call, vhost, name),
         (R::QuorumStatus(vhost, name), Get) => quorum::status(call, vhost, name).await,
+        (R::QuorumPlan(vhost, name), Get) => reconciliation::plan(call, vhost, name).await,
+        (R::Reconciliation, Get) => reconciliation::status(call).await,
+        (R::ReconcileNow, Post) => reconciliation::now(call).await,
         (R::QuorumLeader(vhost, name), Put) => quorum::transfer(call, vhost, name).await,
         (R::QuorumAddMember(vhost, name), Post) => replicas::add(call, vhost, name).await,
         (R::QuorumDeleteMember(vhost, name), Delete) => replicas::delete(call, vhost, name).await,

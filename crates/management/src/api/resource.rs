@@ -161,6 +161,12 @@ pub enum Resource {
     QuorumShrink(String),
     /// `/queues/quorum/VHOST/NAME/leader`
     QuorumLeader(String, String),
+    /// `/queues/quorum/VHOST/NAME/plan`
+    QuorumPlan(String, String),
+    /// `/reconciliation`
+    Reconciliation,
+    /// `/reconciliation/now`
+    ReconcileNow,
 }
 
 /// The two lists of policies.
@@ -281,6 +287,7 @@ impl Resource {
                 Self::QuorumDeleteMember(vhost(2), text(3))
             }
             ["queues", "quorum", _, _, "leader"] => Self::QuorumLeader(vhost(2), text(3)),
+            ["queues", "quorum", _, _, "plan"] => Self::QuorumPlan(vhost(2), text(3)),
             ["queues", _] => Self::Queues(Some(vhost(1))),
             ["queues", _, _] => Self::Queue(vhost(1), text(2)),
             ["queues", _, _, "bindings"] => Self::QueueBindings(vhost(1), text(2)),
@@ -327,6 +334,8 @@ impl Resource {
             ["deprecated-features", "used"] => Self::UsedDeprecatedFeatures,
             ["reset"] | ["reset", _] => Self::Reset,
             ["rebalance", "queues"] => Self::Rebalance,
+            ["reconciliation"] => Self::Reconciliation,
+            ["reconciliation", "now"] => Self::ReconcileNow,
             ["version"] => Self::Version,
             ["aliveness-test", _] => Self::Aliveness(vhost(1)),
             ["healthchecks", "node"] | ["healthchecks", "node", _] => Self::OldHealth,
@@ -367,7 +376,8 @@ impl Resource {
             | Self::QuorumGrowToCount
             | Self::NodeDrain(_)
             | Self::NodeRevive(_)
-            | Self::Rebalance => &["POST"],
+            | Self::Rebalance
+            | Self::ReconcileNow => &["POST"],
             Self::QueueContents(..)
             | Self::QuorumDeleteMember(..)
             | Self::QuorumShrink(_)

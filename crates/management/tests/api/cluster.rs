@@ -156,6 +156,42 @@ async fn the_leadership_can_be_given_away() {
 }
 
 #[tokio::test]
+async fn how_groups_are_kept_whole_is_shown() {
+    let (asker, _) = cluster();
+    asker.put("queues/%2F/classic", json!({})).await;
+    let other = asker.user("mona", "monitoring", true).await;
+    let got = other.get("reconciliation").await.json;
+    assert_eq!(got[0]["node"], NODE);
+    assert_eq!(
+        (&got[0]["below_target"], &got[0]["blocked"]["member_down"]),
+        (&json!(2), &json!(2))
+    );
+    let plan = other.get("queues/quorum/%2F/q/plan").await.json;
+    assert_eq!(plan["steps"][0]["step"], "add a member on c");
+    assert_eq!(other.get("queues/quorum/%2F/classic/plan").await.status, 400);
+    assert_eq!(other.get("queues/quorum/%2F/absent/plan").await.status, 404);
+    assert_eq!(other.post("reconciliation/now", json!({})).await.status, 401);
+    let told = asker.post("reconciliation/now", json!({})).await.json;
+    assert_eq!(
+        told,
+        json!([
+            {"node": NODE, "result": "ok"},
+            {"node": "b", "result": "error", "reason": "it does not answer"},
+        ])
+    );
+    assert_eq!(asker.get("reconciliation/now").await.status, 405);
+    let text = asker.scrape("/metrics").await.text;
+    for line in [
+        "leveret_reconciliation_queues_below_target 2",
+        "leveret_reconciliation_queues_blocked{reason=\"member_down\"} 2",
+        "leveret_reconciliation_steps_total{kind=\"add\"} 3",
+        "leveret_reconciliation_last_pass_seconds 0.25",
+    ] {
+        assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn health_checks_look_at_quorum_queues() {
     let (asker, queue) = cluster();
     let checks = "health/checks/quorum-queues-without-elected-leaders";

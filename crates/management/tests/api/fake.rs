@@ -16,6 +16,7 @@ use management::view::node::{JournalStats, Listener, NodeStats, OtherNode};
 use management::view::part::{ConsumerPart, MemberPart, Part, QueuePart};
 use management::view::queue::QueueStats;
 use management::view::raft::{MemberReport, RaftMember, RaftRole};
+use management::view::reconciliation::{PlanReport, PlannedStep, ReconciliationReport};
 use management::view::topology::{
     BindingRequest, ExchangeDeclaration, ExchangeDeletion, QueueDeclaration, QueueDeletion,
 };
@@ -484,6 +485,42 @@ impl Node for Fake {
             member: if node == OWN { member.ok_or("noproc") } else { Err("nodedown") },
         };
         nodes.map(report).collect()
+    }
+
+    fn reconciliation_here(&self) -> ReconciliationReport {
+        ReconciliationReport {
+            node: NODE.to_owned(),
+            enabled: true,
+            queues: 7,
+            below_target: 2,
+            blocked: [("member_down".to_owned(), 2)].into(),
+            done: [("add".to_owned(), 3)].into(),
+            last_pass: Some(1500),
+            last_duration: Some(250),
+            ..ReconciliationReport::default()
+        }
+    }
+
+    async fn reconciliation(&self) -> Vec<ReconciliationReport> {
+        vec![self.reconciliation_here()]
+    }
+
+    async fn reconcile_now(&self) -> Vec<(String, Result<(), String>)> {
+        vec![(NODE.to_owned(), Ok(())), ("b".to_owned(), Err("it does not answer".to_owned()))]
+    }
+
+    async fn reconciliation_plan(&self, _queue: QueueId) -> Result<PlanReport, Refusal> {
+        let step = PlannedStep {
+            kind: "add".to_owned(),
+            step: "add a member on c".to_owned(),
+            reason: "the queue has 2 of 3 members".to_owned(),
+        };
+        Ok(PlanReport {
+            leader: NODE.to_owned(),
+            target: 3,
+            steps: vec![step],
+            ..PlanReport::default()
+        })
     }
 
     async fn transfer_leadership(&self, queue: QueueId, to: NodeId) -> Result<(), Refusal> {

@@ -111,7 +111,7 @@ mod tests {
 
     fn node(state: &mut State, id: u64, role: NodeRole) {
         let name = format!("n{id}").into();
-        let put = PutNode { id, name, address: String::new(), role, boot: 1 };
+        let put = PutNode { id, name, address: String::new(), role, boot: 1, zone: None };
         state.apply(Command::PutNode(put)).unwrap();
     }
 
@@ -196,6 +196,7 @@ mod tests {
             address: String::new(),
             role: NodeRole::Full,
             boot: 1,
+            zone: None,
         };
         state.apply(Command::PutNode(put(33))).unwrap();
         for (queue, node, why) in [

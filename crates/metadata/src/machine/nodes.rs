@@ -18,7 +18,7 @@ impl State {
     pub const NODES_MAX: u16 = 4095;
 
     pub(super) fn put_node(&mut self, put: PutNode, out: &mut Outcome) -> Result<(), Refusal> {
-        let PutNode { id, name, address, role, boot } = put;
+        let PutNode { id, name, address, role, boot, zone } = put;
         let id = NodeId(id);
         let number = match self.node(id).map(Arc::clone) {
             Some(known) if known.lost => {
@@ -61,7 +61,8 @@ impl State {
         let same_start = self.node(id).filter(|known| known.boot == boot);
         let maintenance = same_start.is_some_and(|known| known.maintenance);
         let lost = false;
-        self.insert_node(Node { id, name, number, address, role, boot, lost, maintenance }, out);
+        let node = Node { id, name, number, address, role, boot, zone, lost, maintenance };
+        self.insert_node(node, out);
         Ok(())
     }
 
@@ -149,6 +150,7 @@ mod tests {
             address: format!("{name}:25672"),
             role: NodeRole::Full,
             boot,
+            zone: None,
         })
     }
 

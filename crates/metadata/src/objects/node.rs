@@ -21,6 +21,9 @@ pub struct Node {
     pub role: NodeRole,
     /// Which start of it is the last one.
     pub boot: u64,
+    /// What members of a quorum queue are spread over, such as a rack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Name>,
     /// Another incarnation has taken its name: it does not come back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,

@@ -1,0 +1,327 @@
+//! Keeps the groups of the quorum queues that this node leads as large as wanted, and of members that
+//! are there.
+//!
+//! ```text
+//!  bell ───► events ──► scheduler ──► Examine ──► observer + membership::plan ──► plan
+//!  (nodes, leaders,       ▲   │
+//!   topology, orders)     │   └─────► Perform ──► Members: add, delete ──► outcome
+//!                         └──────────────────────────────────────────────────┘
+//! ```
+//!
+//! What to do is decided in crate `membership`; this is the driver. To look at a queue costs no
+//! message: everything is known on the node that leads it. Before a step it makes sure that it leads.
+
+pub(crate) mod observer;
+pub(crate) mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use management::inquiry::{self, Inquiry};
+use membership::observed::Observed;
+use membership::plan::{Plan, plan};
+use membership::refusal::Refusal;
+use membership::scheduler::tally::Counts;
+use membership::scheduler::{Event, Order, Outcome, Scheduler};
+use membership::step::{Action, Step};
+use metadata::objects::node::Node;
+use metadata::objects::policy::Policy;
+use metadata::state::State;
+use model::id::{NodeId, QueueId};
+use model::time::{Millis, Timestamp};
+use parking_lot::Mutex;
+use quorum::group::GroupId;
+use quorum::member::Role;
+use rand::Rng as _;
+use tokio::task::JoinSet;
+
+use crate::cluster::members::Members;
+use crate::cluster::reconciler::observer::Observer;
+use crate::cluster::{Cluster, channel};
+use crate::config::reconciliation::Reconciliation;
+use crate::shard;
+use crate::topology::Topology;
+
+/// What comes together is heard together.
+const GATHER: Duration = Duration::from_millis(100);
+/// How long a majority may take to confirm that this node leads.
+const CONFIRM: Duration = Duration::from_millis(500);
+/// How long another node may take to say which members it has lost.
+const QUICK: Duration = Duration::from_secs(3);
+/// Queues that are looked at before others of the runtime have their turn.
+const STRETCH: u32 = 32;
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Reconciler {
+    cluster: Arc<Cluster>,
+    topology: Arc<Topology>,
+    members: Arc<Members>,
+    settings: Mutex<Reconciliation>,
+    scheduler: Mutex<Scheduler>,
+    observer: Mutex<Observer>,
+    /// Why the last step for a queue failed.
+    failures: Mutex<BTreeMap<QueueId, String>>,
+}
+
+/// What policies and nodes were when they were last looked at.
+#[derive(Debug, Default)]
+struct Seen {
+    nodes: Vec<Arc<Node>>,
+    policies: Vec<Policy>,
+}
+
+/// A step that has ended.
+type Ended = (QueueId, Step, Result<bool, String>);
+
+impl Reconciler {
+    pub(crate) fn new(
+        cluster: Arc<Cluster>,
+        topology: Arc<Topology>,
+        members: Arc<Members>,
+        settings: Reconciliation,
+    ) -> Self {
+        let scheduler = Scheduler::new(shard::now(), settings.timing(), jitter());
+        Self {
+            cluster,
+            topology,
+            members,
+            settings: Mutex::new(settings),
+            scheduler: Mutex::new(scheduler),
+            observer: Mutex::default(),
+            failures: Mutex::default(),
+        }
+    }
+
+    /// Goes on with other settings.
+    pub(crate) fn reload(&self, settings: Reconciliation) {
+        let before = std::mem::replace(&mut *self.settings.lock(), settings);
+        if before != settings {
+            tracing::info!(
+                ?settings,
+                "the members of quorum queues are looked after in another way"
+            );
+            self.on(Event::Reloaded(settings.timing()));
+            self.cluster.bell.topology();
+        }
+    }
+
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Reconciliation {
+        *self.settings.lock()
+    }
+
+    /// What there is to count.
+    pub(crate) fn counts(&self) -> Counts {
+        self.scheduler.lock().counts()
+    }
+
+    /// Runs for as long as the node lives.
+    pub(crate) async fn run(self: Arc<Self>) {
+        if self.cluster.group.is_none() {
+            return;
+        }
+        let mut seen = Seen::default();
+        let mut steps: JoinSet<Ended> = JoinSet::new();
+        loop {
+            self.listen(&mut seen);
+            self.follow_orders(&mut steps).await;
+            let deadline = self.scheduler.lock().deadline();
+            tokio::select! {
+                () = self.cluster.bell.rung() => tokio::time::sleep(GATHER).await,
+                Some(ended) = steps.join_next(), if !steps.is_empty() => match ended {
+                    Ok(ended) => self.ended(ended),
+                    Err(error) => tracing::error!(%error, "a step was cut off"),
+                },
+                () = until(deadline) => {}
+            }
+        }
+    }
+
+    /// Turns what has happened into events.
+    fn listen(self: &Arc<Self>, seen: &mut Seen) {
+        let heard = self.cluster.bell.take();
+        for (queue, leads) in heard.leads {
+            if !leads {
+                self.failures.lock().remove(&queue);
+            }
+            self.on(if leads { Event::Led(queue) } else { Event::NotLed(queue) });
+        }
+        if heard.topology {
+            let state = self.topology.state();
+            let now = Seen::of(&state);
+            if !now.is_as(seen) {
+                self.on(Event::Trigger);
+            }
+            *seen = now;
+        }
+        if heard.nodes {
+            self.on(Event::Trigger);
+            tokio::spawn(Arc::clone(self).ask_for_lost());
+        }
+        if heard.now {
+            self.on(Event::Now);
+        }
+    }
+
+    fn on(&self, event: Event) {
+        self.scheduler.lock().on(shard::now(), event, jitter());
+    }
+
+    /// Does what the scheduler wants, until it wants nothing now.
+    async fn follow_orders(self: &Arc<Self>, steps: &mut JoinSet<Ended>) {
+        for turn in 1_u32.. {
+            let order = self.scheduler.lock().order(shard::now());
+            match order {
+                None => return,
+                Some(Order::Examine(queue)) => {
+                    let event = match self.examine(queue) {
+                        Some(plan) => Event::Examined(queue, Box::new(plan)),
+                        None => Event::NotLed(queue),
+                    };
+                    self.on(event);
+                }
+                Some(Order::Perform(queue, step)) => {
+                    if let Some(node) = step.action.relies_on() {
+                        self.observer.lock().expects(node);
+                    }
+                    let this = Arc::clone(self);
+                    steps.spawn(async move {
+                        let wanted = step.clone();
+                        let work = async move { this.perform(queue, &wanted).await };
+                        // A defect there must not keep the place of this queue for ever.
+                        let ended = tokio::spawn(work).await;
+                        (queue, step, ended.unwrap_or_else(|error| Err(error.to_string())))
+                    });
+                }
+            }
+            if turn.is_multiple_of(STRETCH) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// The plan for a queue; `None` if it is not led here, or is gone.
+    fn examine(&self, queue: QueueId) -> Option<Plan> {
+        match self.cluster.host.role(GroupId::from(queue))? {
+            Role::Leader { .. } => {}
+            Role::Follower { .. } => return None,
+        }
+        let (desired, observed) = self.observe(queue)?;
+        let plan = plan(&desired, &observed);
+        self.log(&observed, &plan);
+        Some(plan)
+    }
+
+    fn log(&self, observed: &Observed, plan: &Plan) {
+        // What dangles does not go away by itself, and nobody else tells.
+        for refusal in &plan.refusals {
+            let name =
+                self.topology.state().queue_by_id(observed.queue).map(|one| one.name.clone());
+            let name = name.as_deref().unwrap_or_default();
+            if matches!(refusal, Refusal::Dangling { .. } | Refusal::NoMajority { .. }) {
+                tracing::warn!(queue = name, reason = %refusal, "members stay as they are");
+            } else {
+                tracing::debug!(queue = name, reason = %refusal, "members stay as they are");
+            }
+        }
+    }
+
+    /// Carries out a step; whether it changed anything.
+    async fn perform(&self, queue: QueueId, step: &Step) -> Result<bool, String> {
+        let leads = self.cluster.host.read_index(GroupId::from(queue));
+        match tokio::time::timeout(CONFIRM, leads).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err(Refusal::Unconfirmed.to_string()),
+        }
+        let changed = match &step.action {
+            Action::Add { node } | Action::Promote { node } => {
+                self.members.add_here(queue, node.id).await
+            }
+            // What the node was before goes first, and is known from the record.
+            Action::Replace { with, .. } => self.members.add_here(queue, with.id).await,
+            Action::Remove { node } => self.members.delete_here(queue, node.id, false).await,
+        };
+        changed.map(|changed| changed.changed).map_err(|error| error.to_string())
+    }
+
+    fn ended(&self, (queue, step, ended): Ended) {
+        let state = self.topology.state();
+        let name = state.queue_by_id(queue).map(|queue| queue.name.clone());
+        let name = name.as_deref().unwrap_or_default();
+        let outcome = match ended {
+            Ok(changed) => {
+                self.failures.lock().remove(&queue);
+                if changed {
+                    tracing::info!(queue = name, step = %step.action, reason = %step.reason, "done");
+                }
+                Outcome::Done
+            }
+            Err(error) => {
+                tracing::warn!(queue = name, step = %step.action, reason = %step.reason, error, "failed");
+                self.failures.lock().insert(queue, format!("{}: {error}", step.action));
+                Outcome::Failed
+            }
+        };
+        self.on(Event::Finished { queue, step, outcome });
+    }
+
+    /// Asks the connected nodes which members they have lost although they are what they were.
+    async fn ask_for_lost(self: Arc<Self>) {
+        let question = Bytes::from(Inquiry::LostMembers.encode());
+        let mut asked = JoinSet::new();
+        for peer in self.cluster.connected() {
+            let (road, question) = (self.cluster.road.clone(), question.clone());
+            asked.spawn(async move {
+                let answer = road.request(peer.id, channel::INQUIRIES, question, QUICK).await;
+                (peer.id, answer)
+            });
+        }
+        while let Some(answer) = asked.join_next().await {
+            let Ok((node, Some(answer))) = answer else { continue };
+            match inquiry::decode::<Vec<u64>>(&answer) {
+                Ok(lost) => self.has_lost(node, lost.into_iter().map(QueueId).collect()),
+                Err(error) => tracing::warn!(%node, %error, "an answer about lost members"),
+            }
+        }
+    }
+
+    fn has_lost(&self, node: NodeId, lost: BTreeSet<QueueId>) {
+        for queue in &lost {
+            self.on(Event::Touched(*queue));
+        }
+        self.observer.lock().has_lost(node, lost);
+        self.cluster.bell.topology();
+    }
+}
+
+impl Seen {
+    fn of(state: &State) -> Self {
+        let policies = state.vhosts().flat_map(|vhost| {
+            state.policies(&vhost.name).chain(state.operator_policies(&vhost.name)).cloned()
+        });
+        Self { nodes: state.nodes().cloned().collect(), policies: policies.collect() }
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        self.nodes == other.nodes && self.policies == other.policies
+    }
+}
+
+/// Thousandths of the interval, a tenth at most.
+fn jitter() -> i16 {
+    rand::rng().random_range(-100..=100)
+}
+
+async fn until(deadline: Option<Timestamp>) {
+    match deadline {
+        None => std::future::pending().await,
+        Some(deadline) => {
+            let Millis(span) = Millis(deadline.0.saturating_sub(shard::now().0));
+            tokio::time::sleep(Duration::from_millis(span)).await;
+        }
+    }
+}

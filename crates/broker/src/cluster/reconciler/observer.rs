@@ -1,0 +1,211 @@
+//! What there is, as the planner wants to see it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use membership::desired::{Desired, Target};
+use membership::observed::{Data, Leadership, Member, Node, Observed};
+use metadata::objects::member::Stage;
+use metadata::objects::node::NodeRole;
+use metadata::state::State;
+use model::id::{NodeId, QueueId};
+use model::time::{Millis, Timestamp};
+use quorum::group::GroupId;
+use quorum::member::Role;
+use quorum::status::{MemberStatus, Status};
+
+use crate::cluster::reconciler::Reconciler;
+use crate::shard;
+
+/// How long the numbers of members of all queues are used before they are counted again.
+const LOAD_AGE: Millis = Millis(1000);
+
+/// What is the same for many queues.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    /// Members of quorum queues, by node, as they were counted then.
+    load: BTreeMap<NodeId, u64>,
+    counted: Option<Timestamp>,
+    /// Queues whose members nodes have lost.
+    lost: BTreeMap<NodeId, BTreeSet<QueueId>>,
+}
+
+impl Observer {
+    /// A node is about to get a member.
+    pub(crate) fn expects(&mut self, node: NodeId) {
+        *self.load.entry(node).or_insert(0) += 1;
+    }
+
+    /// A node has lost its members of these queues, and of no others.
+    pub(crate) fn has_lost(&mut self, node: NodeId, queues: BTreeSet<QueueId>) {
+        if queues.is_empty() {
+            self.lost.remove(&node);
+        } else {
+            self.lost.insert(node, queues);
+        }
+    }
+
+    fn count(&mut self, now: Timestamp, state: &State) {
+        if self.counted.is_some_and(|at| at <= now && at + LOAD_AGE > now) {
+            return;
+        }
+        self.counted = Some(now);
+        self.load.clear();
+        for member in state.all_queues().flat_map(|queue| &queue.members) {
+            *self.load.entry(member.node).or_insert(0) += 1;
+        }
+    }
+
+    /// The nodes of the cluster. Former incarnations are none.
+    fn nodes(&self, state: &State, is_up: impl Fn(NodeId) -> bool) -> Vec<Node> {
+        let nodes = state.nodes().filter(|node| !node.lost);
+        let node = |node: &Arc<metadata::objects::node::Node>| Node {
+            id: node.id,
+            name: Arc::from(&*node.name),
+            is_up: is_up(node.id),
+            is_drained: node.maintenance,
+            keeps_queues: node.role == NodeRole::Full,
+            zone: node.zone.as_deref().map(Arc::from),
+            load: self.load.get(&node.id).copied().unwrap_or(0),
+        };
+        nodes.map(node).collect()
+    }
+
+    fn member(&self, state: &State, queue: QueueId, member: &MemberStatus) -> Member {
+        let known = state.node(member.node);
+        // Who was replaced has lost everything; whoever bears its name now gets its members.
+        let replaced_by = known.filter(|known| known.lost).and_then(|known| {
+            state
+                .nodes()
+                .find(|other| !other.lost && other.name == known.name)
+                .map(|other| other.id)
+        });
+        let says = self.lost.get(&member.node).is_some_and(|lost| lost.contains(&queue));
+        let now = replaced_by.or(says.then_some(member.node));
+        Member {
+            node: member.node,
+            name: known.map(|known| Arc::from(&*known.name)),
+            is_voter: member.is_voter,
+            matched: member.matched,
+            data: now.map_or(Data::Kept, |now| Data::Lost { now }),
+        }
+    }
+}
+
+impl Reconciler {
+    /// A queue as this node sees it; `None` if there is none, or this node has no member.
+    pub(crate) fn observe(&self, id: QueueId) -> Option<(Desired, Observed)> {
+        let state = self.topology.state();
+        let queue = state.queue_by_id(id)?;
+        let status = self.cluster.host.status(GroupId::from(id))?;
+        let said = state.target_size(queue);
+        let desired = self.settings().desired(Target {
+            configured: 0,
+            policy: said.policy,
+            operator_policy: said.operator_policy,
+            argument: said.argument,
+        });
+        let now = shard::now();
+        let mut observer = self.observer.lock();
+        observer.count(now, &state);
+        let nodes = observer.nodes(&state, |node| self.members.is_up(node));
+        let members = status.members.iter().map(|member| observer.member(&state, id, member));
+        let members: Vec<Member> = members.collect();
+        drop(observer);
+        let unstarted = queue.members.iter().filter(|member| {
+            let is_member = members.iter().any(|one| one.node == member.node);
+            member.stage == Stage::Unstarted && !is_member
+        });
+        let observed = Observed {
+            queue: id,
+            me: self.cluster.me.node,
+            leadership: leadership(&status),
+            nodes: nodes.into(),
+            unstarted: unstarted.map(|member| member.node).collect(),
+            members,
+            // Somebody else changes them, or finishes what was left half done.
+            is_changing: status.is_changing || self.members.is_busy(id),
+            last: status.last.unwrap_or(0),
+            log_bytes: status.log_bytes,
+            avoided: self.scheduler.lock().avoided(now, id),
+        };
+        Some((desired, observed))
+    }
+}
+
+fn leadership(status: &Status) -> Leadership {
+    match status.role {
+        Role::Leader { .. } => Leadership::Here,
+        Role::Follower { leader, .. } => Leadership::Elsewhere(leader),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metadata::command::{Command, PutNode};
+
+    use super::*;
+
+    const QUEUE: QueueId = QueueId(7);
+
+    /// Nodes a and b, a witness, and a node c that was wiped: 3 became 4.
+    fn state() -> State {
+        let mut state = State::new();
+        for (id, name, role, zone) in [
+            (1, "a", NodeRole::Full, Some("east")),
+            (2, "b", NodeRole::Full, None),
+            (3, "c", NodeRole::Full, None),
+            (5, "w", NodeRole::Witness, None),
+            (4, "c", NodeRole::Full, None),
+        ] {
+            let (address, zone) = (String::new(), zone.map(Into::into));
+            let put = PutNode { id, name: name.into(), address, role, boot: 1, zone };
+            state.apply(Command::PutNode(put)).unwrap();
+        }
+        state
+    }
+
+    fn data(observer: &Observer, state: &State, node: u64) -> (Option<String>, Data) {
+        let status = MemberStatus { node: NodeId(node), is_voter: true, matched: Some(3) };
+        let member = observer.member(state, QUEUE, &status);
+        assert_eq!((member.node, member.is_voter, member.matched), (NodeId(node), true, Some(3)));
+        (member.name.map(|name| name.to_string()), member.data)
+    }
+
+    #[test]
+    fn former_incarnations_are_no_nodes() {
+        let (state, mut observer) = (state(), Observer::default());
+        observer.count(Timestamp(1), &state);
+        observer.expects(NodeId(2));
+        let seen = |observer: &Observer| -> Vec<(u64, bool, bool, u64)> {
+            let nodes = observer.nodes(&state, |node| node != NodeId(4));
+            nodes.iter().map(|one| (one.id.0, one.is_up, one.keeps_queues, one.load)).collect()
+        };
+        let expected = [(1, true, true, 0), (2, true, true, 1), (4, false, true, 0)];
+        let witness = (5, true, false, 0);
+        assert_eq!(seen(&observer), [&expected[..], &[witness]].concat());
+        assert_eq!(observer.nodes(&state, |_| true)[0].zone.as_deref(), Some("east"));
+        // What was expected counts until members are counted again.
+        observer.count(Timestamp(LOAD_AGE.0), &state);
+        assert_eq!(seen(&observer)[1].3, 1);
+        observer.count(Timestamp(LOAD_AGE.0 + 1), &state);
+        assert_eq!(seen(&observer)[1].3, 0);
+    }
+
+    #[test]
+    fn members_of_nodes_that_were_wiped_are_lost_to_who_bears_the_name() {
+        let (mut state, mut observer) = (state(), Observer::default());
+        let c = || Some("c".to_owned());
+        assert_eq!(data(&observer, &state, 3), (c(), Data::Lost { now: NodeId(4) }));
+        assert_eq!(data(&observer, &state, 4), (c(), Data::Kept));
+        assert_eq!(data(&observer, &state, 9), (None, Data::Kept), "of nobody that is known");
+        // The same node says that it has lost its part.
+        observer.has_lost(NodeId(1), [QUEUE].into());
+        assert_eq!(data(&observer, &state, 1).1, Data::Lost { now: NodeId(1) });
+        observer.has_lost(NodeId(1), BTreeSet::new());
+        assert_eq!(data(&observer, &state, 1).1, Data::Kept);
+        // The one that took the name is forgotten: the member dangles.
+        state.apply(Command::ForgetNode { id: 4 }).unwrap();
+        assert_eq!(data(&observer, &state, 3), (c(), Data::Kept));
+    }
+}
