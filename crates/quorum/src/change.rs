@@ -2,7 +2,7 @@
 
 use crate::group::GroupId;
 use crate::host::{Group, GroupError, Host};
-use crate::types::{Types, VoteRequest, vote};
+use crate::types::Types;
 use model::id::NodeId;
 use openraft::ChangeMembers;
 use openraft::ReadPolicy;
@@ -52,8 +52,8 @@ impl Host {
     }
 
     /// Gives the leadership to another voter. Proposals stop at once: the member hears that it
-    /// does not lead any more. If the other one does not take over, this node stands for election
-    /// again, in a new term.
+    /// does not lead any more. If the other one does not take over, a new term begins, and the best
+    /// one leads it; that may be this node.
     ///
     /// # Errors
     /// If this node does not lead, or the other one did not take over.
@@ -75,7 +75,8 @@ impl Host {
         if waited.is_ok() {
             return Ok(());
         }
-        group.take_back(term).await?;
+        group.give_up(term).await?;
+        self.shared.alarm.ring();
         Err(GroupError::Refused(format!("{to} did not take over")))
     }
 
@@ -107,21 +108,12 @@ impl Host {
 }
 
 impl Group {
-    /// Leads again after a transfer that failed: openraft refuses proposals in that term for good.
-    async fn take_back(&self, term: u64) -> Result<(), GroupError> {
+    /// Leaves a term in which openraft refuses proposals for good, after a transfer that failed.
+    async fn give_up(&self, term: u64) -> Result<(), GroupError> {
         let current = self.log.vote().map(|vote| (vote.leader_id.term, vote.committed));
         if current != Some((term, true)) {
             return Ok(());
         }
-        // A vote for a term that nobody stands in ends this node's own. To vote for somebody who
-        // did not ask, and is not told, can do no harm.
-        let request = VoteRequest {
-            vote: vote(term + 1, u64::MAX, false),
-            last_log_id: self.log.last(),
-            leadership_transfer: true,
-        };
-        let voted = self.raft.vote(request).await;
-        voted.map_err(|error| GroupError::Refused(error.to_string()))?;
-        self.elect().await
+        self.raise(term + 1).await
     }
 }

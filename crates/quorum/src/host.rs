@@ -17,27 +17,33 @@ use crate::recovered::Recovered;
 use crate::rpc::{self, Message, Request};
 use crate::seat::Seat;
 use crate::session::{Answer, Sessions};
+use crate::supervisor::ballot::Ballot;
 use crate::supervisor::{self, Alarm, Vigil};
 use crate::tail::Tail;
-use crate::types::{Data, Types, VoteRequest, VoteResponse, vote};
+use crate::types::{Data, Types, VoteRequest, VoteResponse, log_id, vote};
 use crate::upkeep::{self, News};
 use crate::watermark::Watermark;
 use bytes::Bytes;
-use futures_util::FutureExt;
+use futures_util::stream;
+use futures_util::{FutureExt, StreamExt};
 use journal::op::Class;
 use model::id::NodeId;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::type_config::TypeConfigExt;
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// How long a request for a group waits for the group to be started.
 const START_WAIT: Duration = Duration::from_secs(5);
+/// How many groups stop at a time.
+const STOPS: usize = 64;
 
 /// How the host behaves.
 #[derive(Debug, Clone)]
@@ -134,6 +140,8 @@ pub(crate) struct Shared {
     awaited: Mutex<BTreeMap<GroupId, Vec<oneshot::Sender<Arc<Group>>>>>,
     pub(crate) alarm: Arc<Alarm>,
     news: mpsc::UnboundedSender<News>,
+    /// Nothing is started any more. Changes under the lock of the groups.
+    closed: AtomicBool,
 }
 
 /// A group on this node.
@@ -190,6 +198,7 @@ impl Host {
             awaited: Mutex::default(),
             alarm: Arc::clone(&alarm),
             news,
+            closed: AtomicBool::new(false),
         });
         drop(Types::spawn(supervisor::run(Arc::downgrade(&shared), alarm)));
         drop(Types::spawn(upkeep::run(Arc::downgrade(&shared), received)));
@@ -223,7 +232,8 @@ impl Host {
             mine && crate::sim::breaks(crate::sim::Broken::RestoredLeader)
         });
         let term = recovered.vote.map_or(0, |(vote, _)| vote.leader_id.term);
-        let seat = Arc::new(Seat::new(me, member, term));
+        let ballot = Ballot::new(Arc::clone(&shared.alarm));
+        let seat = Arc::new(Seat::new(me, member, term, ballot));
         let class = match care {
             Care::Supervised => Class::Bulk,
             Care::Heartbeats => Class::Vital,
@@ -238,6 +248,7 @@ impl Host {
             transport: Arc::clone(&shared.transport),
             links: Arc::clone(&shared.links),
             sessions: Arc::clone(&sessions),
+            seat: Arc::clone(&seat),
             sender: Sender {
                 group: id,
                 transport: Arc::clone(&shared.transport),
@@ -270,12 +281,9 @@ impl Host {
             vigil: Mutex::default(),
             receiving: Mutex::default(),
         });
-        // Somebody else may have started it meanwhile; then this one was never heard of.
-        let replaced = shared.groups.write().insert(id, Arc::clone(&group));
-        if let Some(first) = replaced {
-            shared.groups.write().insert(id, first);
-            drop(group.raft.shutdown().await);
-            return Err(StartError::Started(id));
+        if let Err(error) = shared.add(&group) {
+            group.stop().await;
+            return Err(error);
         }
         for waiting in shared.awaited.lock().remove(&id).unwrap_or_default() {
             drop(waiting.send(Arc::clone(&group)));
@@ -292,7 +300,7 @@ impl Host {
     pub async fn initialise(&self, id: GroupId, members: &[NodeId]) -> Result<(), GroupError> {
         let group = self.group(id)?;
         // openraft stands by itself after the founding entry; the supervisor gives it time.
-        group.vigil.lock().stood = Some(Types::now());
+        group.seat.ballot.open(Vec::new());
         let nodes: BTreeMap<u64, ()> = members.iter().map(|node| (node.0, ())).collect();
         match group.raft.initialize(nodes).await {
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {
@@ -308,7 +316,7 @@ impl Host {
     /// # Errors
     /// If the group is not started here, or has stopped.
     pub async fn elect(&self, id: GroupId) -> Result<(), GroupError> {
-        self.group(id)?.elect().await
+        self.group(id)?.elect(0).await
     }
 
     /// Proposes an entry. Never blocks; the caller bounds what is under way. It learns the outcome
@@ -332,16 +340,27 @@ impl Host {
     pub async fn stop(&self, id: GroupId) {
         let group = self.shared.groups.write().remove(&id);
         if let Some(group) = group {
-            // An error says that it had stopped by itself.
-            drop(group.raft.shutdown().await);
+            group.stop().await;
         }
     }
 
-    /// Stops all groups on this node.
+    /// Stops all groups on this node, for good: none can be started any more, and all other nodes
+    /// count as lost. Then nothing of this host holds the log.
     pub async fn close(&self) {
-        for group in self.shared.all() {
-            self.stop(group.id).await;
+        let groups: Vec<Arc<Group>> = {
+            // Both locks, or somebody could begin to wait in between.
+            let mut awaited = self.shared.awaited.lock();
+            let groups = self.shared.groups.write();
+            self.shared.closed.store(true, Ordering::Release);
+            awaited.clear();
+            groups.values().cloned().collect()
+        };
+        for node in self.shared.links.up() {
+            self.on_down(node);
         }
+        self.shared.groups.write().clear();
+        let stop = |group: Arc<Group>| async move { group.stop().await };
+        stream::iter(groups).map(stop).buffer_unordered(STOPS).collect::<()>().await;
     }
 
     /// Stops a group on this node and forgets it in the journal.
@@ -370,6 +389,9 @@ impl Host {
         for group in self.shared.all() {
             group.inbox.on_down(node);
             Receiving::on_down(&mut group.receiving.lock(), &group.log, node);
+            if group.care == Care::Supervised {
+                self.shared.on_lost(&group, node);
+            }
         }
         self.shared.alarm.ring();
     }
@@ -467,6 +489,26 @@ impl Shared {
         self.groups.read().get(&id).cloned()
     }
 
+    /// From now on the group is there, unless somebody else has started it meanwhile; then this one
+    /// was never heard of.
+    fn add(&self, group: &Arc<Group>) -> Result<(), StartError> {
+        let mut groups = self.groups.write();
+        if self.is_closed() {
+            return Err(StartError::Failed(group.id, "the node is shutting down".into()));
+        }
+        match groups.entry(group.id) {
+            Entry::Occupied(_) => Err(StartError::Started(group.id)),
+            Entry::Vacant(place) => {
+                place.insert(Arc::clone(group));
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Group>> {
         self.groups.read().values().cloned().collect()
     }
@@ -478,6 +520,9 @@ impl Shared {
             let mut awaited = self.awaited.lock();
             if let Some(group) = self.group(id) {
                 return Some(group);
+            }
+            if self.is_closed() {
+                return None;
             }
             let (sender, waiting) = oneshot::channel();
             let waiters = awaited.entry(id).or_default();
@@ -492,18 +537,35 @@ impl Shared {
     pub(crate) fn on_heard(&self, group: &Group, leader: NodeId, term: u64, session: u64) {
         let Some(link) = self.links.number(leader) else { return };
         let mut heard = group.heard.lock();
-        if heard.is_none_or(|heard| heard.term <= term) {
+        // An answer says nothing about a stream that is there, whose end will be heard.
+        let is_known = |heard: Heard| {
+            session == 0 && (heard.leader, heard.term, heard.link) == (leader, term, link)
+        };
+        if heard.is_none_or(|heard| heard.term <= term && !is_known(heard)) {
             *heard = Some(Heard { leader, term, link, session });
         }
     }
 
+    /// A node is lost: if it led, nobody is known to; if this one leads and has no majority any more,
+    /// it does not.
+    fn on_lost(&self, group: &Group, node: NodeId) {
+        group.seat.on_lost(node);
+        let Some(term) = group.seat.won() else { return };
+        if !self.has_majority(group) {
+            group.seat.leave();
+            group.vigil.lock().alone = Some(term);
+        }
+    }
+
     /// The leader ended the stream by which it was heard. It may begin another, or give its place
-    /// to somebody, or have stopped: after a while the supervisor asks.
+    /// to somebody, or have stopped: the supervisor asks.
     fn on_silent(&self, group: &Group, leader: NodeId, session: u64) {
         let mut heard = group.heard.lock();
-        if heard.is_some_and(|heard| heard.leader == leader && heard.session == session) {
+        let is_it = |heard: Heard| {
+            heard.leader == leader && (heard.session == session || heard.session == 0)
+        };
+        if heard.is_some_and(is_it) {
             *heard = None;
-            group.vigil.lock().stood = Some(Types::now());
             self.alarm.ring();
         }
     }
@@ -529,7 +591,7 @@ impl Shared {
                 group.raft.handle_transfer_leader(request).await.ok()?.ok()?;
                 Some(Bytes::new())
             }
-            Request::Ask { groups } => Some(rpc::encode_words(&self.words(&groups))),
+            Request::Ask { groups } => Some(rpc::encode_words(&self.words(from, &groups))),
             Request::Piece { group, session, number, piece } => {
                 let group = self.started(group).await?;
                 group.on_piece(from, session, number, piece).await
@@ -577,7 +639,7 @@ impl Shared {
         Electorate {
             me: self.options.me,
             vote: group.log.vote(),
-            leads: group.leads(),
+            leads: self.leads(group),
             voters,
             heard: *group.heard.lock(),
         }
@@ -585,10 +647,41 @@ impl Shared {
 }
 
 impl Group {
-    pub(crate) async fn elect(&self) -> Result<(), GroupError> {
-        self.vigil.lock().stood = Some(Types::now());
+    async fn stop(&self) {
+        // An error says that it had stopped by itself.
+        drop(self.raft.shutdown().await);
+        self.seat.close();
+    }
+
+    /// Stands for election in a term above this one.
+    pub(crate) async fn elect(&self, above: u64) -> Result<(), GroupError> {
+        if self.log.vote().map_or(0, |vote| vote.leader_id.term) < above {
+            self.raise(above).await?;
+        }
+        self.seat.ballot.open(self.electors());
         let elected = self.raft.trigger().elect(false).await;
         elected.map_err(|error| GroupError::Refused(error.to_string()))
+    }
+
+    /// Ends what this node was or voted for in earlier terms: it votes in this one, for nobody. A vote
+    /// for somebody who did not ask, and is not told, can do no harm.
+    pub(crate) async fn raise(&self, term: u64) -> Result<(), GroupError> {
+        let request = VoteRequest {
+            vote: vote(term, u64::MAX, false),
+            // No log of this node is longer, whatever is being appended.
+            last_log_id: Some(log_id(term, u64::MAX)),
+            leadership_transfer: true,
+        };
+        let voted = self.raft.vote(request).await;
+        voted.map(drop).map_err(|error| GroupError::Refused(error.to_string()))
+    }
+
+    /// The sets of voters of the newest membership, committed or not: each has to agree.
+    pub(crate) fn electors(&self) -> Vec<BTreeSet<NodeId>> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let sets = metrics.membership_config.membership().get_joint_config();
+        sets.iter().map(|set| set.iter().copied().map(NodeId).collect()).collect()
     }
 
     /// The voters of the newest membership, committed or not.
@@ -596,11 +689,6 @@ impl Group {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         metrics.membership_config.membership().voter_ids().map(NodeId).collect()
-    }
-
-    /// Whether openraft leads here, even if it may not propose yet.
-    pub(crate) fn leads(&self) -> bool {
-        self.raft.metrics().borrow_watched().state == openraft::ServerState::Leader
     }
 }
 

@@ -6,6 +6,7 @@
 use model::id::NodeId;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(feature = "sim"))]
 use tokio::sync::watch;
 
@@ -24,9 +25,15 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     nodes: RwLock<BTreeMap<NodeId, watch::Sender<Link>>>,
+    changes: AtomicU64,
 }
 
 impl Links {
+    /// Grows with each connection that is made or lost.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// The number of the connection with a node, if there is one.
     pub(crate) fn number(&self, node: NodeId) -> Option<u64> {
         let nodes = self.nodes.read();
@@ -41,16 +48,24 @@ impl Links {
         self.nodes.write().entry(node).or_default().subscribe()
     }
 
+    /// The nodes that are connected.
+    pub(crate) fn up(&self) -> Vec<NodeId> {
+        let nodes = self.nodes.read();
+        nodes.iter().filter(|(_, link)| link.borrow().up).map(|(node, _)| *node).collect()
+    }
+
     /// There is a new connection with the node.
     pub(crate) fn on_up(&self, node: NodeId) {
         let mut nodes = self.nodes.write();
         let link = nodes.entry(node).or_default();
         link.send_modify(|link| *link = Link { up: true, number: link.number + 1 });
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// The connection is lost.
     pub(crate) fn on_down(&self, node: NodeId) {
         let mut nodes = self.nodes.write();
         nodes.entry(node).or_default().send_modify(|link| link.up = false);
+        self.changes.fetch_add(1, Ordering::Release);
     }
 }

@@ -6,6 +6,7 @@ use crate::group::GroupId;
 use crate::links::Links;
 use crate::member::{RequestError, Transport};
 use crate::rpc::{self, Request};
+use crate::seat::Seat;
 use crate::session::{Route, Session, Sessions, connected};
 use crate::types::{
     AppendRequest, AppendResult, Snapshot, TransferRequest, Types, Vote, VoteRequest, VoteResponse,
@@ -34,6 +35,7 @@ pub(crate) struct Network {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) links: Arc<Links>,
     pub(crate) sessions: Arc<Sessions>,
+    pub(crate) seat: Arc<Seat>,
     pub(crate) sender: Sender,
 }
 
@@ -46,6 +48,7 @@ impl fmt::Debug for Network {
 /// The way to one member.
 pub(crate) struct Client {
     route: Route,
+    seat: Arc<Seat>,
     sender: Sender,
 }
 
@@ -66,7 +69,7 @@ impl RaftNetworkFactory<Types> for Network {
             links: Arc::clone(&self.links),
             sessions: Arc::clone(&self.sessions),
         };
-        Client { route, sender: self.sender.clone() }
+        Client { route, seat: Arc::clone(&self.seat), sender: self.sender.clone() }
     }
 }
 
@@ -113,9 +116,16 @@ impl NetVote<Types> for Client {
         request: VoteRequest,
         option: RPCOption,
     ) -> Result<VoteResponse, RPCError<Types>> {
+        let term = request.vote.leader_id.term;
         let request = Request::Vote { group: self.route.group, request };
-        let answer = self.request(request, &option).await?;
-        rpc::decode_vote_response(answer).map_err(|error| network(&error))
+        let answer = self.request(request, &option).await;
+        let response = answer
+            .and_then(|answer| rpc::decode_vote_response(answer).map_err(|error| network(&error)));
+        // The supervisor does not wait for what cannot come any more.
+        if !response.as_ref().is_ok_and(|response| response.vote_granted) {
+            self.seat.ballot.on_refused(term, self.route.to);
+        }
+        response
     }
 
     async fn pre_vote(

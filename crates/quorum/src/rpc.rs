@@ -310,10 +310,11 @@ pub(crate) fn encode_words(words: &[Word]) -> Bytes {
                 bytes.put_u64_le(leader.0);
                 bytes.put_u64_le(*term);
             }
-            Word::Lost { term, last } => {
+            Word::Lost { term, last, stands } => {
                 bytes.put_u8(3);
                 bytes.put_u64_le(*term);
                 bytes.maybe_log_id(last.as_ref());
+                bytes.bool(*stands);
             }
         }
     }
@@ -328,7 +329,10 @@ pub(crate) fn decode_words(bytes: Bytes) -> Result<Vec<Word>, Malformed> {
             0 => Word::Unknown,
             1 => Word::Leads { term: reader.u64()? },
             2 => Word::Hears { leader: NodeId(reader.u64()?), term: reader.u64()? },
-            3 => Word::Lost { term: reader.u64()?, last: reader.maybe_log_id()? },
+            3 => {
+                let (term, last) = (reader.u64()?, reader.maybe_log_id()?);
+                Word::Lost { term, last, stands: reader.bool()? }
+            }
             _ => return Err(Malformed("no such word about a group")),
         })
     };

@@ -5,10 +5,9 @@
 //! committed *and* an entry of that term is applied, which its blank entry is the first of.
 
 use crate::member::{Committed, Member, Role};
-use crate::types::{Membership, Types, Vote};
+use crate::supervisor::ballot::Ballot;
+use crate::types::{Membership, Vote};
 use model::id::NodeId;
-use openraft::type_config::TypeConfigExt;
-use openraft::type_config::alias::InstantOf;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,23 +17,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The member of one group on this node.
 pub(crate) struct Seat {
     me: NodeId,
-    member: Arc<dyn Member>,
     /// Serialises the calls of the member.
     state: Mutex<State>,
     /// The term that this node leads and may propose in, or 0: no leader has term 0.
     leading: AtomicU64,
     /// When it last took entries, by a count of such events.
     used: AtomicU64,
+    pub(crate) ballot: Ballot,
 }
 
 /// Counts batches of entries, over all groups.
 static USES: AtomicU64 = AtomicU64::new(1);
 
 struct State {
+    /// `None` once the group has stopped. The member holds the log, which holds the seat.
+    member: Option<Arc<dyn Member>>,
     /// The newest vote saved since the start; earlier ones are of another life.
     vote: Option<Vote>,
-    /// When it was given to a candidate that has not won yet.
-    voted: Option<InstantOf<Types>>,
     role: Role,
     /// The last term whose leadership this node gave away.
     left: u64,
@@ -48,10 +47,11 @@ impl fmt::Debug for Seat {
 
 impl Seat {
     /// A seat for a member whose last saved vote was in `term`, or 0.
-    pub(crate) fn new(me: NodeId, member: Arc<dyn Member>, term: u64) -> Self {
+    pub(crate) fn new(me: NodeId, member: Arc<dyn Member>, term: u64, ballot: Ballot) -> Self {
         let role = Role::Follower { term, leader: None };
-        let state = Mutex::new(State { vote: None, voted: None, role, left: 0 });
-        Self { me, member, state, leading: AtomicU64::new(0), used: AtomicU64::new(0) }
+        let state = Mutex::new(State { member: Some(member), vote: None, role, left: 0 });
+        let (leading, used) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { me, state, leading, used, ballot }
     }
 
     /// What the node is.
@@ -69,7 +69,7 @@ impl Seat {
     pub(crate) fn on_vote(&self, vote: Vote) {
         let mut state = self.state.lock();
         state.vote = Some(vote);
-        state.voted = (!vote.committed).then(Types::now);
+        self.ballot.on_vote(self.me, &vote);
         let term = vote.leader_id.term;
         let mine = vote.leader_id.voted_for == self.me.0;
         if vote.committed && mine && state.role == (Role::Leader { term }) {
@@ -85,7 +85,7 @@ impl Seat {
         let term = last.term;
         self.used.store(USES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let mut state = self.state.lock();
-        self.member.committed(entries);
+        state.call(|member| member.committed(entries));
         let won = |vote: Vote| {
             vote.committed
                 && vote.leader_id.voted_for == self.me.0
@@ -104,7 +104,7 @@ impl Seat {
         let learners = membership.learner_ids().map(NodeId).collect();
         let mut state = self.state.lock();
         let is_voter = voters.contains(&self.me);
-        self.member.members(voters.into_iter().collect(), learners);
+        state.call(|member| member.members(voters.into_iter().collect(), learners));
         if let Role::Leader { term } = state.role
             && !is_voter
         {
@@ -130,9 +130,23 @@ impl Seat {
         }
     }
 
-    /// When this node voted for somebody who has not won yet.
-    pub(crate) fn voted(&self) -> Option<InstantOf<Types>> {
-        self.state.lock().voted
+    /// The connection with a node is lost. If that was the leader, nobody is known to lead.
+    pub(crate) fn on_lost(&self, node: NodeId) {
+        let mut state = self.state.lock();
+        if let Role::Follower { term, leader: Some(leader) } = state.role
+            && leader == node
+        {
+            self.set_role(&mut state, Role::Follower { term, leader: None });
+        }
+    }
+
+    /// The term whose election this node has won, if that is the newest one that it knows. It may
+    /// not propose yet.
+    pub(crate) fn won(&self) -> Option<u64> {
+        let vote = self.state.lock().vote.filter(|vote| vote.committed)?;
+        let term = vote.leader_id.term;
+        // Term 0 is the founding entry's.
+        (vote.leader_id.voted_for == self.me.0 && term != 0).then_some(term)
     }
 
     /// When the group was last used: the higher, the later.
@@ -140,10 +154,17 @@ impl Seat {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Calls the member in order with everything else.
-    pub(crate) fn call<T>(&self, call: impl FnOnce(&dyn Member) -> T) -> T {
-        let _in_order = self.state.lock();
-        call(&*self.member)
+    /// Calls the member in order with everything else; one that is gone does nothing.
+    pub(crate) fn call<T: Default>(&self, call: impl FnOnce(&dyn Member) -> T) -> T {
+        self.state.lock().call(call)
+    }
+
+    /// The group has stopped: lets go of its member.
+    pub(crate) fn close(&self) {
+        let member = self.state.lock().member.take();
+        drop(member);
+        self.leading.store(0, Ordering::Release);
+        self.ballot.changed.notify_one();
     }
 
     fn set_role(&self, state: &mut State, role: Role) {
@@ -153,6 +174,13 @@ impl Seat {
         state.role = role;
         let term = if let Role::Leader { term } = role { term } else { 0 };
         self.leading.store(term, Ordering::Release);
-        self.member.role(role);
+        state.call(|member| member.role(role));
+        self.ballot.changed.notify_one();
+    }
+}
+
+impl State {
+    fn call<T: Default>(&self, call: impl FnOnce(&dyn Member) -> T) -> T {
+        self.member.as_deref().map(call).unwrap_or_default()
     }
 }

@@ -265,7 +265,9 @@ impl<S: Stream<Item = AppendRequest> + Unpin> Stream for Session<S> {
 impl<S> Drop for Session<S> {
     fn drop(&mut self) {
         self.route.sessions.open.lock().remove(&self.number);
-        if self.next > 0 && matches!(self.state, State::Open(_) | State::Over) {
+        // Who has heard of this leader by an answer alone hears so that it has stopped.
+        let is_over = self.next > 0 && matches!(self.state, State::Over);
+        if is_over || matches!(self.state, State::Open(_)) {
             let message = Message::Closed { group: self.route.group, session: self.number };
             // Without a connection the follower has ended it already.
             drop(self.route.transport.send(self.route.to, message.encode()));

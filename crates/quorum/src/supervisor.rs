@@ -1,40 +1,56 @@
 //! Sees to it that every group has a leader: groups send no heartbeats, so a node asks the others.
 //!
 //! One task per host. It sleeps while all groups here are led. Something wakes it: a node was lost
-//! or is back, a group was started, a leader fell silent, somebody asks about a group that nobody
-//! leads; and every few seconds it looks by itself, which costs next to nothing. Then it asks
-//! the other nodes about all leaderless groups in bulk, the most recently used first, decides for
-//! each ([`plan`]), and asks again until there are none.
+//! or is back, a group was started, a leader fell silent, an election was lost, somebody asks about
+//! a group that nobody leads; and every few seconds it looks by itself, which costs next to nothing.
+//! Then it asks the other nodes about all leaderless groups in bulk, the most recently used first,
+//! decides for each ([`plan`]), and asks again until there are none.
+//!
+//! A few elections at a time: each takes several syncs and messages, which those that came first
+//! would otherwise share with all the others.
+//!
+//! A leader that has lost so many nodes that no majority is left gives its leadership up: it can
+//! commit nothing, and the others may have another one.
 
 use crate::group::GroupId;
 use crate::host::{Care, Group, Shared};
-use crate::member::Role;
 use crate::rpc::{self, Request};
 use crate::supervisor::plan::{Asker, Plan, Word};
-use crate::types::Types;
-use futures_util::future::join_all;
+use crate::types::{LogId, Types};
+use futures_util::StreamExt;
+use futures_util::stream::{self, FuturesUnordered};
 use model::id::NodeId;
 use openraft::Instant;
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::alias::InstantOf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 
+pub(crate) mod ballot;
 pub(crate) mod plan;
 
-/// The most groups that one question is about.
+/// The most groups that the first question is about, so that it is answered at once, and the most
+/// that others are.
+const FIRST: usize = 8;
 const BULK: usize = 4096;
-/// How long the others may take to answer.
+/// The most elections under way.
+const ELECTIONS: usize = 64;
+/// How long the others may take to answer, and how long once one of them has.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
-/// How long an election may take before the group counts as leaderless again.
-const ELECTION_WAIT: Duration = Duration::from_millis(1500);
+const STRAGGLER_WAIT: Duration = Duration::from_millis(300);
+/// How long an election holds others up.
+const ELECTION_WAIT: Duration = Duration::from_millis(500);
 /// How often it looks by itself.
 const LOOK: Duration = Duration::from_secs(5);
 /// Pauses between rounds: short after something happened, longer when rounds come to nothing.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// What comes together is asked about together: for so long, or as long as the last round took, up
+/// to this.
+const GATHER_MIN: Duration = Duration::from_millis(2);
+const GATHER_MAX: Duration = Duration::from_millis(50);
 
 /// Wakes the supervisor.
 #[derive(Debug, Default)]
@@ -52,10 +68,22 @@ impl Alarm {
 /// What the supervisor remembers of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Vigil {
-    /// Rounds that came to nothing.
-    pub(crate) rounds: u32,
-    /// When this node stood for election last.
-    pub(crate) stood: Option<InstantOf<Types>>,
+    /// Since when others are let go first.
+    deferred: Option<InstantOf<Types>>,
+    /// What the last decision was made from.
+    decided: Option<Basis>,
+    /// The term in which this node leads without a majority, or did.
+    pub(crate) alone: Option<u64>,
+}
+
+/// What a decision about a group is made from. The same would be decided again.
+#[derive(Debug, PartialEq, Eq)]
+struct Basis {
+    /// This node's own.
+    term: u64,
+    last: Option<LogId>,
+    /// Those who have lost the leader too.
+    lost: BTreeSet<NodeId>,
 }
 
 /// Runs until the host is gone.
@@ -64,9 +92,15 @@ pub(crate) async fn run(shared: Weak<Shared>, alarm: Arc<Alarm>) {
     loop {
         drop(Types::timeout(LOOK, alarm.rung.notified()).await);
         loop {
-            let Some(shared) = shared.upgrade() else { return };
-            let left = round(&shared).await;
-            drop(shared);
+            let begin = Types::now();
+            let left = {
+                let Some(shared) = shared.upgrade() else { return };
+                if shared.is_closed() {
+                    return;
+                }
+                round(&shared).await
+            };
+            let took = begin.elapsed();
             if left == 0 {
                 pause = PAUSE_MIN;
                 break;
@@ -74,8 +108,7 @@ pub(crate) async fn run(shared: Weak<Shared>, alarm: Arc<Alarm>) {
             let woken = Types::timeout(pause, alarm.rung.notified()).await.is_ok();
             pause = if woken { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             if woken {
-                // What comes together is asked about together.
-                Types::sleep(Duration::from_millis(5)).await;
+                Types::sleep(took.clamp(GATHER_MIN, GATHER_MAX)).await;
             }
         }
     }
@@ -84,30 +117,69 @@ pub(crate) async fn run(shared: Weak<Shared>, alarm: Arc<Alarm>) {
 /// Asks once about every leaderless group. Returns how many there still are.
 async fn round(shared: &Arc<Shared>) -> usize {
     let mut leaderless: Vec<Arc<Group>> = shared.all();
+    let alone: Vec<Arc<Group>> =
+        leaderless.iter().filter(|group| shared.is_alone(group)).cloned().collect();
+    stream::iter(alone).map(resign).buffer_unordered(ELECTIONS).collect::<()>().await;
     leaderless.retain(|group| {
         let is_leaderless = shared.is_leaderless(group);
         if !is_leaderless {
-            group.vigil.lock().rounds = 0;
+            let mut vigil = group.vigil.lock();
+            (vigil.deferred, vigil.decided) = (None, None);
         }
         is_leaderless
     });
     let count = leaderless.len();
     // An election under way is waited for.
-    leaderless.retain(|group| !group.is_standing(shared.options.me));
+    leaderless.retain(|group| !group.seat.ballot.is_busy(|node| shared.is_up(node)));
     leaderless.sort_by_key(|group| std::cmp::Reverse(group.seat.used()));
-    for bulk in leaderless.chunks(BULK) {
-        ask_about(shared, bulk).await;
+    let (first, others) = leaderless.split_at(FIRST.min(leaderless.len()));
+    for bulk in [first].into_iter().chain(others.chunks(BULK)) {
+        if !bulk.is_empty() {
+            see_to(shared, bulk).await;
+        }
     }
     count
 }
 
-async fn ask_about(shared: &Arc<Shared>, groups: &[Arc<Group>]) {
-    let me = shared.options.me;
-    let mut questions: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+/// Gives up the leadership of a group whose majority is lost.
+async fn resign(group: Arc<Group>) {
+    let Some(term) = group.seat.won() else { return };
+    tracing::info!(group = %group.id, term, "leads no longer: too few members are connected");
+    group.seat.leave();
+    // An error says that it has stopped, which its member hears.
+    drop(group.raise(term + 1).await);
+    if group.seat.won() != Some(term) {
+        group.vigil.lock().alone = None;
+    }
+}
+
+async fn see_to(shared: &Arc<Shared>, groups: &[Arc<Group>]) {
+    let links = shared.links.changes();
     let voters: Vec<Vec<NodeId>> = groups.iter().map(|group| group.voters()).collect();
+    let heard = ask(shared, groups, &voters).await;
+    let mut elections = Vec::new();
+    for ((group, voters), words) in groups.iter().zip(&voters).zip(heard) {
+        if let Some(above) = act(shared, group, voters, &words) {
+            elections.push((Arc::clone(group), above));
+        }
+    }
+    // Once other nodes are connected, others may be the best ones.
+    let elections = stream::iter(elections)
+        .take_while(|_| std::future::ready(shared.links.changes() == links))
+        .map(|(group, above)| elect(shared, group, above));
+    elections.buffer_unordered(ELECTIONS).collect::<()>().await;
+}
+
+/// Asks the other voters, and gives for each group what they said.
+async fn ask(
+    shared: &Arc<Shared>,
+    groups: &[Arc<Group>],
+    voters: &[Vec<NodeId>],
+) -> Vec<Vec<(NodeId, Word)>> {
+    let mut questions: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (at, voters) in voters.iter().enumerate() {
-        let others = voters.iter().filter(|voter| **voter != me);
-        for voter in others.filter(|voter| shared.links.number(**voter).is_some()) {
+        let others = voters.iter().filter(|voter| **voter != shared.options.me);
+        for voter in others.filter(|voter| shared.is_up(**voter)) {
             questions.entry(*voter).or_default().push(at);
         }
     }
@@ -120,90 +192,137 @@ async fn ask_about(shared: &Arc<Shared>, groups: &[Arc<Group>]) {
             (words.len() == asked.len()).then_some((node, asked, words))
         }
     };
+    let mut answers: FuturesUnordered<_> = questions.into_iter().map(ask).collect();
     let mut heard: Vec<Vec<(NodeId, Word)>> = vec![Vec::new(); groups.len()];
-    for (node, asked, words) in join_all(questions.into_iter().map(ask)).await.into_iter().flatten()
-    {
+    let mut wait = ANSWER_WAIT;
+    while let Ok(Some(answer)) = Types::timeout(wait, answers.next()).await {
+        let Some((node, asked, words)) = answer else { continue };
         for (at, word) in asked.into_iter().zip(words) {
             heard[at].push((node, word));
         }
+        wait = STRAGGLER_WAIT;
     }
-    for ((group, voters), words) in groups.iter().zip(&voters).zip(heard) {
-        act(shared, group, voters, &words).await;
+    heard
+}
+
+/// Acts on what was heard about a group. If this node should stand, gives the term above which.
+fn act(shared: &Shared, group: &Group, voters: &[NodeId], words: &[(NodeId, Word)]) -> Option<u64> {
+    let term = group.log.vote().map_or(0, |vote| vote.leader_id.term);
+    let deferred = group.vigil.lock().deferred;
+    let waited = deferred.map_or(Duration::ZERO, |since| since.elapsed());
+    let (id, me, last) = (group.id, shared.options.me, group.log.last());
+    let asker = Asker { group: id, me, term, last, voters, waited };
+    let plan = asker.decide(words);
+    if let Plan::Follow { leader, term } = plan {
+        shared.on_heard(group, leader, term, 0);
+        group.seat.on_leader(term, leader);
+    }
+    let is_lost = |word: &&(NodeId, Word)| matches!(word.1, Word::Lost { .. });
+    let lost = words.iter().filter(is_lost).map(|(node, _)| *node).collect();
+    let mut vigil = group.vigil.lock();
+    vigil.decided = Some(Basis { term, last, lost });
+    match plan {
+        Plan::Defer => _ = vigil.deferred.get_or_insert_with(Types::now),
+        Plan::Elect { .. } => {}
+        Plan::Follow { .. } | Plan::Wait => vigil.deferred = None,
+    }
+    match plan {
+        Plan::Elect { above } => Some(above),
+        Plan::Defer | Plan::Follow { .. } | Plan::Wait => None,
     }
 }
 
-async fn act(shared: &Shared, group: &Group, voters: &[NodeId], words: &[(NodeId, Word)]) {
-    let term = group.log.vote().map_or(0, |vote| vote.leader_id.term);
-    let rounds = group.vigil.lock().rounds;
-    let (id, me, last) = (group.id, shared.options.me, group.log.last());
-    let asker = Asker { group: id, me, term, last, voters, rounds };
-    match asker.decide(words) {
-        // Somebody else's appends may have come meanwhile.
-        Plan::Elect if shared.is_leaderless(group) => {
-            tracing::info!(group = %id, term, rounds, "stands for election");
-            group.vigil.lock().rounds += 1;
-            // An error says that it has stopped, which its member hears.
-            drop(group.elect().await);
-        }
-        Plan::Elect => {}
-        Plan::Follow { leader, term } => {
-            group.vigil.lock().rounds = 0;
-            shared.on_heard(group, leader, term, 0);
-            group.seat.on_leader(term, leader);
-        }
-        Plan::Defer => group.vigil.lock().rounds += 1,
-        Plan::Wait => group.vigil.lock().rounds = 0,
+/// Stands for election and waits for the outcome, though not for long.
+async fn elect(shared: &Shared, group: Arc<Group>, above: u64) {
+    // Somebody else may have appeared meanwhile.
+    let is_busy = group.seat.ballot.is_busy(|node| shared.is_up(node));
+    if is_busy || !shared.is_leaderless(&group) {
+        return;
     }
+    tracing::debug!(group = %group.id, above, "stands for election");
+    if group.elect(above).await.is_err() {
+        // It has stopped, which its member hears.
+        return;
+    }
+    let settled = async {
+        let is_open = || group.seat.ballot.stands() || group.seat.won() != group.seat.leading();
+        while is_open() && !shared.is_closed() {
+            group.seat.ballot.changed.notified().await;
+        }
+    };
+    drop(Types::timeout(ELECTION_WAIT, settled).await);
 }
 
 impl Shared {
+    /// Whether a node is connected, or this one.
+    pub(crate) fn is_up(&self, node: NodeId) -> bool {
+        node == self.options.me || self.links.number(node).is_some()
+    }
+
+    /// Whether a majority of a group's voters is connected.
+    pub(crate) fn has_majority(&self, group: &Group) -> bool {
+        plan::is_majority(&group.electors(), |node| self.is_up(node))
+    }
+
+    /// Whether this node leads a group without a majority, or did and has not given it up yet.
+    fn is_alone(&self, group: &Group) -> bool {
+        if group.care != Care::Supervised {
+            return false;
+        }
+        let won = group.seat.won();
+        won.is_some() && (group.vigil.lock().alone == won || !self.has_majority(group))
+    }
+
+    /// Whether this node leads a group, as far as it can know: it has won the newest election, and a
+    /// majority can hear it.
+    pub(crate) fn leads(&self, group: &Group) -> bool {
+        group.seat.won().is_some() && !self.is_alone(group)
+    }
+
     /// Whether this node should see to it that somebody leads the group.
     fn is_leaderless(&self, group: &Group) -> bool {
         group.care == Care::Supervised
-            && !matches!(self.word(group), Word::Leads { .. } | Word::Hears { .. })
+            && !self.leads(group)
+            && self.heard_leader(group).is_none()
             && group.voters().contains(&self.options.me)
+    }
+
+    fn heard_leader(&self, group: &Group) -> Option<NodeId> {
+        self.electorate(group, &[]).heard_leader(|node| self.links.number(node))
     }
 
     /// What this node knows of a group's leader.
     pub(crate) fn word(&self, group: &Group) -> Word {
-        if let Role::Leader { term } = group.seat.role() {
-            return Word::Leads { term };
-        }
         let term = group.log.vote().map_or(0, |vote| vote.leader_id.term);
-        if group.leads() {
+        if self.leads(group) {
             return Word::Leads { term };
         }
-        let electorate = self.electorate(group, &[]);
-        match electorate.heard_leader(|node| self.links.number(node)) {
-            Some(leader) => Word::Hears { leader, term },
-            None => Word::Lost { term, last: group.log.last() },
+        if let Some(leader) = self.heard_leader(group) {
+            return Word::Hears { leader, term };
         }
+        Word::Lost { term, last: group.log.last(), stands: group.seat.ballot.stands() }
     }
 
     /// Answers questions of another node. If nobody leads a group here either, this node sees to
-    /// it too.
-    pub(crate) fn words(&self, groups: &[GroupId]) -> Vec<Word> {
-        let word = |id: &GroupId| match self.group(*id) {
-            Some(group) => self.word(&group),
-            None => Word::Unknown,
+    /// it too, unless it knew as much when it decided about it last.
+    pub(crate) fn words(&self, from: NodeId, groups: &[GroupId]) -> Vec<Word> {
+        let mut is_news = false;
+        let mut word = |id: &GroupId| {
+            let Some(group) = self.group(*id) else { return Word::Unknown };
+            let word = self.word(&group);
+            if let Word::Lost { term, last, .. } = word {
+                let vigil = group.vigil.lock();
+                let is_known = |basis: &Basis| {
+                    basis.term == term && basis.last == last && basis.lost.contains(&from)
+                };
+                is_news |= !vigil.decided.as_ref().is_some_and(is_known);
+            }
+            word
         };
-        let words: Vec<Word> = groups.iter().map(word).collect();
-        if words.iter().any(|word| matches!(word, Word::Lost { .. })) {
+        let words = groups.iter().map(&mut word).collect();
+        if is_news {
             self.alarm.ring();
         }
         words
-    }
-}
-
-impl Group {
-    /// Whether an election may be under way: this node stood a moment ago, or voted for somebody.
-    /// The moment grows with each that came to nothing, on each node by another measure, so that
-    /// nodes that stand at the same time, or are too slow, do not go on like that.
-    fn is_standing(&self, me: NodeId) -> bool {
-        let vigil = self.vigil.lock();
-        let step = 250 + plan::weight(self.id, me) % 500;
-        let wait = ELECTION_WAIT + Duration::from_millis(u64::from(vigil.rounds.min(12)) * step);
-        let is_recent = |at: InstantOf<Types>| at.elapsed() < wait;
-        vigil.stood.is_some_and(is_recent) || self.seat.voted().is_some_and(is_recent)
     }
 }

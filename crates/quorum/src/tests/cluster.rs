@@ -92,9 +92,11 @@ async fn an_unsynced_tail_of_a_dead_leader_does_not_come_back() {
     cluster.all_have(&cluster.ids(), 1).await;
     // The leader's disk stands still and nobody hears it: these entries are nowhere.
     cluster.nodes[&leader].log.hold(true);
+    cluster.net.mute(leader);
+    (0..20).for_each(|number| cluster.propose(leader, format!("lost {number}")));
     cluster.net.cut(leader, node(2));
     cluster.net.cut(leader, node(3));
-    (0..20).for_each(|number| cluster.propose(leader, format!("lost {number}")));
+    cluster.net.unmute(leader);
     let next = cluster.some_leader(GROUP, &[node(2), node(3)]).await;
     cluster.propose(next, "new");
     cluster.all_have(&[node(2), node(3)], 2).await;
@@ -109,9 +111,11 @@ async fn a_synced_tail_that_no_majority_has_is_truncated() {
     let leader = cluster.group().await;
     cluster.propose(leader, "kept");
     cluster.all_have(&cluster.ids(), 1).await;
+    cluster.net.mute(leader);
+    (0..20).for_each(|number| cluster.propose(leader, format!("lost {number}")));
     cluster.net.cut(leader, node(2));
     cluster.net.cut(leader, node(3));
-    (0..20).for_each(|number| cluster.propose(leader, format!("lost {number}")));
+    cluster.net.unmute(leader);
     let next = cluster.some_leader(GROUP, &[node(2), node(3)]).await;
     cluster.propose(next, "new");
     cluster.all_have(&[node(2), node(3)], 2).await;

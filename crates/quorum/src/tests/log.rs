@@ -5,6 +5,7 @@ use crate::grouplog::storage::Store;
 use crate::grouplog::{Disk, GroupLog, Limits};
 use crate::recovered::Recovered;
 use crate::seat::Seat;
+use crate::supervisor::ballot::Ballot;
 use crate::tail::Tail;
 use crate::tests::support::LIMITS;
 use crate::tests::support::{MemoryLog, Recorder};
@@ -37,7 +38,7 @@ fn open_limited(
     let watermark = log.watermark();
     let tail = Arc::new(Tail::new(tail));
     let disk = Disk { log: Arc::clone(log) as _, watermark, tail, limits };
-    let seat = Arc::new(Seat::new(NodeId(1), Recorder::new(), 0));
+    let seat = Arc::new(Seat::new(NodeId(1), Recorder::new(), 0, Ballot::default()));
     Store(Arc::new(GroupLog::new(GROUP.stream(), Class::Bulk, disk, seat, recovered)))
 }
 

@@ -7,6 +7,7 @@ use crate::grouplog::{Disk, GroupLog};
 use crate::machine::{Builder, Machine};
 use crate::recovered::Recovered;
 use crate::seat::Seat;
+use crate::supervisor::ballot::Ballot;
 use crate::tail::Tail;
 use crate::tests::support::LIMITS;
 use crate::tests::support::{MemoryLog, Recorder};
@@ -77,7 +78,7 @@ impl StoreBuilder<Types, Store, Appending, ()> for Stores {
         let watermark = log.watermark();
         let disk = Disk { log, watermark, tail: Arc::new(Tail::new(1 << 20)), limits: LIMITS };
         // The suite's members are not ours to check.
-        let seat = Arc::new(Seat::new(NodeId(0), Recorder::lenient(), 0));
+        let seat = Arc::new(Seat::new(NodeId(0), Recorder::lenient(), 0, Ballot::default()));
         // Nor may what it applies be seen in the log.
         let open = |stream| {
             let (disk, seat) = (disk.clone(), Arc::clone(&seat));

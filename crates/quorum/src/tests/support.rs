@@ -20,6 +20,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 /// How long anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -352,9 +353,13 @@ pub(crate) struct Net {
 #[derive(Default)]
 struct NetState {
     hosts: BTreeMap<NodeId, Host>,
-    queues: BTreeMap<(NodeId, NodeId), mpsc::UnboundedSender<Bytes>>,
+    queues: BTreeMap<(NodeId, NodeId), mpsc::UnboundedSender<(Instant, Bytes)>>,
     requests: u64,
     messages: u64,
+    /// How long everything takes from one node to another.
+    delay: Duration,
+    /// Nodes whose messages are lost although they are connected.
+    mute: BTreeSet<NodeId>,
 }
 
 /// One node's end of the network.
@@ -373,6 +378,26 @@ impl Net {
         self.state.lock().messages
     }
 
+    /// How many requests were sent so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.state.lock().requests
+    }
+
+    /// From now on what a node sends is lost. It hears that as little as the others do.
+    pub(crate) fn mute(&self, id: NodeId) {
+        self.state.lock().mute.insert(id);
+    }
+
+    /// A node is heard again.
+    pub(crate) fn unmute(&self, id: NodeId) {
+        self.state.lock().mute.remove(&id);
+    }
+
+    /// From now on everything takes so long from one node to another.
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.state.lock().delay = delay;
+    }
+
     /// Connects two nodes, if they are not.
     pub(crate) fn connect(&self, one: NodeId, other: NodeId) {
         if self.is_connected(one, other) {
@@ -386,7 +411,7 @@ impl Net {
                 return;
             };
             let host = host.clone();
-            let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
+            let (sender, receiver) = mpsc::unbounded_channel::<(Instant, Bytes)>();
             ups.push((host.clone(), from));
             starts.push((host, from, receiver));
             state.queues.insert((from, to), sender);
@@ -399,7 +424,12 @@ impl Net {
             tokio::spawn(async move {
                 let mut batch = Vec::new();
                 while receiver.recv_many(&mut batch, 64).await > 0 {
-                    host.on_messages(from, &mut batch);
+                    for (due, message) in batch.drain(..) {
+                        if due > Instant::now() {
+                            tokio::time::sleep_until(due).await;
+                        }
+                        host.on_messages(from, &mut vec![message]);
+                    }
                 }
             });
         }
@@ -426,8 +456,12 @@ impl Transport for Port {
         let net = self.net.upgrade().ok_or(NotConnected)?;
         let mut state = net.state.lock();
         state.messages += 1;
+        if state.mute.contains(&self.me) {
+            return Ok(());
+        }
+        let due = Instant::now() + state.delay;
         let queue = state.queues.get(&(self.me, to)).ok_or(NotConnected)?;
-        queue.send(payload).map_err(|_| NotConnected)
+        queue.send((due, payload)).map_err(|_| NotConnected)
     }
 
     fn has_room(&self, _: NodeId) -> bool {
@@ -447,23 +481,36 @@ impl Transport for Port {
         let (net, me) = (self.net.clone(), self.me);
         Box::pin(async move {
             let net = net.upgrade().ok_or(RequestError::NotConnected)?;
-            let host = {
+            let (host, delay) = {
                 let mut state = net.state.lock();
-                state.requests += 1;
                 if !state.queues.contains_key(&(me, to)) {
                     return Err(RequestError::NotConnected);
                 }
-                state.hosts.get(&to).cloned().ok_or(RequestError::NotConnected)?
+                state.requests += 1;
+                let host = state.hosts.get(&to).cloned().ok_or(RequestError::NotConnected)?;
+                (host, state.delay)
             };
             let (sender, answer) = oneshot::channel();
-            host.on_request(me, payload, Box::new(move |bytes| drop(sender.send(bytes))));
-            match tokio::time::timeout(within, answer).await {
+            let answered = async move {
+                under_way(delay).await;
+                host.on_request(me, payload, Box::new(move |bytes| drop(sender.send(bytes))));
+                let answer = answer.await;
+                under_way(delay).await;
+                answer
+            };
+            match tokio::time::timeout(within, answered).await {
                 Ok(Ok(_)) if !net.is_connected(me, to) => Err(RequestError::NotConnected),
                 Ok(Ok(bytes)) => Ok(bytes),
                 Ok(Err(_)) => Err(RequestError::Refused("dropped".into())),
                 Err(_) => Err(RequestError::TimedOut),
             }
         })
+    }
+}
+
+async fn under_way(delay: Duration) {
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
     }
 }
 
@@ -590,6 +637,24 @@ impl Cluster {
         node.members.insert(group, recorder);
     }
 
+    /// Many groups on all nodes, led by the first, of which everybody knows.
+    pub(crate) async fn groups(&mut self, groups: &[GroupId]) {
+        let ids = self.ids();
+        for group in groups {
+            for id in &ids {
+                self.start(*id, *group).await;
+            }
+            self.nodes[&ids[0]].host.initialise(*group, &ids).await.unwrap();
+        }
+        for group in groups {
+            assert_eq!(self.some_leader(*group, &ids).await, ids[0]);
+            for id in &ids {
+                let founded = |got: &Got| got.voters.len() == ids.len();
+                self.nodes[id].members[group].until("founded", founded).await;
+            }
+        }
+    }
+
     /// A group on all nodes, led by the first.
     pub(crate) async fn group(&mut self) -> NodeId {
         let ids = self.ids();
@@ -665,6 +730,17 @@ impl Cluster {
             node.host.stop(*group).await;
         }
         self.graves.insert(id, log);
+    }
+
+    /// A node ends in good order; this was its log.
+    pub(crate) async fn close(&mut self, id: NodeId) -> Arc<MemoryLog> {
+        let node = self.nodes.remove(&id).unwrap();
+        node.host.close().await;
+        self.net.state.lock().hosts.remove(&id);
+        for other in self.ids() {
+            self.net.cut(id, other);
+        }
+        node.log
     }
 
     /// A node whose machine died comes back, with its groups.

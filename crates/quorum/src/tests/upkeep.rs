@@ -3,9 +3,14 @@
 use crate::change::Change;
 use crate::group::GroupId;
 use crate::member::{Body, Role};
+use crate::rpc::Request;
 use crate::tests::support::{Cluster, GROUP, Got, digest, node};
+use crate::types::{VoteRequest, vote};
 use bytes::Bytes;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 fn groups() -> BTreeSet<GroupId> {
     BTreeSet::from([GROUP])
@@ -157,9 +162,10 @@ async fn a_transfer_that_fails_leaves_a_leader_that_takes_proposals() {
     let leader = cluster.group().await;
     cluster.kill(node(3)).await;
     assert!(cluster.host(leader).transfer(GROUP, node(3)).await.is_err());
-    let newer = |got: &Got| matches!(got.role, Some(Role::Leader { term }) if term > 1);
-    cluster.member(leader).until("leading again", newer).await;
-    cluster.propose(leader, "more");
+    let over = |got: &Got| !matches!(got.role, Some(Role::Leader { term: 1 }));
+    cluster.member(leader).until("no leader of that term", over).await;
+    let next = cluster.some_leader(GROUP, &[leader, node(2)]).await;
+    cluster.propose(next, "more");
     cluster.all_have(&[leader, node(2)], 1).await;
 }
 
@@ -185,4 +191,40 @@ async fn a_journal_that_fails_stops_the_group_aloud() {
     cluster.all_have(&[leader, node(3)], 1).await;
     drop(cluster.nodes[&node(2)].log.crash());
     cluster.member(node(2)).until("failed", |got| got.failed.is_some()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_closes_lets_go_of_its_log_at_once() {
+    // The one that ends leads, and has lost one member; or it has lost all, and asks who leads.
+    for lost in 0..=2 {
+        let mut cluster = Cluster::new(3);
+        let leader = cluster.group().await;
+        cluster.propose(leader, "one");
+        cluster.all_have(&cluster.ids(), 1).await;
+        cluster.net.delay(Duration::from_millis(10));
+        for number in 0..lost {
+            cluster.kill(node(3 - number)).await;
+        }
+        if lost == 0 {
+            // A question is under way, and so is an election.
+            cluster.host(leader).stop(GROUP).await;
+            cluster.start(leader, GROUP).await;
+            cluster.host(leader).elect(GROUP).await.unwrap();
+        }
+        // Another node has something for a group that is not there.
+        let request = VoteRequest::new(vote(1, 2, false), None);
+        let request = Request::Vote { group: GroupId(1), request };
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let reply = Box::new(move |bytes| drop(answer.send(bytes)));
+        cluster.host(leader).on_request(node(2), request.encode(), reply);
+        tokio::task::yield_now().await;
+        let begin = Instant::now();
+        let log = cluster.close(leader).await;
+        assert!(answered.await.is_err());
+        // What is on its way arrives in vain; nothing else is waited for.
+        while Arc::strong_count(&log) > 1 {
+            assert!(begin.elapsed() <= Duration::from_millis(20), "with {lost} lost");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
 }
