@@ -149,6 +149,8 @@ pub struct QuorumQueues {
     pub consumer_disconnected_timeout: Duration,
     /// How groups are kept whole.
     pub reconciliation: Reconciliation,
+    /// Whether members may be changed over HTTP.
+    pub replica_operations: bool,
 }
 
 /// `NAME@ADDRESS:PORT`.
@@ -468,6 +470,8 @@ impl Effective {
             publish_timeout: self.time("quorum_queue.publish_timeout"),
             consumer_disconnected_timeout: self.time("quorum_queue.consumer_disconnected_timeout"),
             reconciliation: self.reconciliation(),
+            replica_operations: !self
+                .flag("management.restrictions.quorum_queue_replica_operations.disabled"),
         };
         if let Some((name, complaint)) = quorum_queues.reconciliation.complaint() {
             complain(name, complaint);

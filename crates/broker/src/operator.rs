@@ -314,6 +314,10 @@ impl ManagedNode for Operator {
         done(self.inquirer.order(&self.node, leader, Inquiry::Forget(node)).await)
     }
 
+    fn allows_replica_operations(&self) -> bool {
+        self.node.config.quorum_queues.replica_operations
+    }
+
     fn running_nodes(&self) -> Vec<NodeId> {
         self.node.members.running()
     }

@@ -32,6 +32,7 @@ use quorum::watermark::Watermark;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::cluster::identity::Raised;
 use crate::cluster::members::Members;
 use crate::cluster::reconciler::Reconciler;
 use crate::cluster::{Cluster, GROUP, identity, keeper};
@@ -215,7 +216,7 @@ impl Opened {
             StartError(format!("data_dir {}: {error}", config.data_dir.display()))
         })?;
         let is_new = !identity::exists(&config.data_dir);
-        let me = identity::raise(&config.data_dir).map_err(StartError)?;
+        let Raised { me, formed } = identity::raise(&config.data_dir).map_err(StartError)?;
 
         let shard_count =
             if config.node.shards == 0 { budget.processors } else { config.node.shards };
@@ -270,6 +271,13 @@ impl Opened {
             return Err(StartError(format!(
                 "data_dir {} has lost its identity file; restore it, or start with an empty \
                  directory and let the node join again",
+                opened.config.data_dir.display()
+            )));
+        }
+        if formed && !opened.has_stream(GROUP.stream()) {
+            return Err(StartError(format!(
+                "data_dir {} has lost its journal, and what this node has agreed to is not known any \
+                 more; start with an empty directory and let the node join again",
                 opened.config.data_dir.display()
             )));
         }

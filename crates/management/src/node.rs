@@ -178,6 +178,11 @@ pub trait Node: Send + Sync + 'static {
         force: bool,
     ) -> impl Future<Output = Change> + Send;
 
+    /// Whether members of quorum queues may be changed over HTTP.
+    fn allows_replica_operations(&self) -> bool {
+        true
+    }
+
     /// The nodes that are connected and may get queues, perhaps this one.
     fn running_nodes(&self) -> Vec<NodeId>;
 

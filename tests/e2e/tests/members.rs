@@ -52,6 +52,13 @@ fn votes(nodes: &[usize], leader: usize) -> Value {
     nodes.iter().map(|node| json!([ALL[*node], state(*node), "voter"])).collect()
 }
 
+/// Waits until a leader says that a member has its vote. What it shows is a moment earlier, when
+/// that is not agreed on yet.
+fn await_vote(cluster: &mut Cluster, leader: usize) {
+    let said = "a quorum queue has got a member";
+    until(said, || cluster.node(leader).log().contains(said));
+}
+
 #[test]
 fn members_come_and_go_through_any_node() {
     let mut cluster = Setup::new().start();
@@ -136,6 +143,7 @@ fn a_queue_that_was_declared_while_a_node_was_away_gets_its_member_there() {
     assert_eq!(members(&cluster, 0, "q").as_array().unwrap().len(), 2, "it founds nothing");
     cluster.start(2);
     until_equal("it votes", &votes(&[0, 1, 2], 0), || members(&cluster, 1, "q"));
+    await_vote(&mut cluster, 0);
     cluster.kill(1);
     fill(&mut client, "q", 10, 10);
     cluster.await_depth(2, "q", 20);
@@ -178,6 +186,7 @@ fn a_queue_that_was_deleted_while_a_node_was_away_leaves_nothing_there() {
     until_equal("the new queue has a member", &votes(&[0, 1, 2], 0), || {
         members(&cluster, 0, "again")
     });
+    await_vote(&mut cluster, 0);
     // Nothing of the old one came back.
     cluster.kill(1);
     cluster.await_depth(2, "again", 3);

@@ -132,3 +132,22 @@ fn a_forgotten_node_leaves_no_member_behind() {
         until_equal("it has shrunk", &json!([ALL[0], ALL[2]]), || members(&cluster, 2, name));
     }
 }
+
+#[test]
+fn a_node_that_has_lost_its_journal_does_not_start_under_its_old_identity() {
+    let mut cluster = Setup::new().start();
+    let mut client = cluster.channel(0);
+    client.queue(1, "q", DURABLE, &quorum()).unwrap();
+    let directory = cluster.node(2).directory.clone();
+    let identity = directory.join("identity");
+    until("it is known to be in a cluster", || {
+        std::fs::read_to_string(&identity).unwrap().contains("\nformed\n")
+    });
+    cluster.kill(2);
+    std::fs::remove_dir_all(directory.join("journal")).unwrap();
+    cluster.run(2);
+    assert!(!cluster.node(2).await_exit().success());
+    assert!(cluster.node(2).log().contains("has lost its journal"), "{}", cluster.node(2).log());
+    cluster.node(2).wipe();
+    cluster.start(2);
+}

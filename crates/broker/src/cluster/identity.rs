@@ -4,8 +4,12 @@
 //!  leveret identity 1
 //!  node 3f0c…            drawn at random when the directory is made
 //!  boot 17               raised at each start, before anything else is done
+//!  formed                the journal has a part of a cluster's topology
 //!  checksum 9a33…
 //! ```
+//!
+//! A node whose journal is gone must not start under its old identity: it would vote again on what it
+//! has voted on. So the file says whether there has to be something in the journal.
 //!
 //! The file is replaced as a whole and synced, so that no start ever sees an older boot number: what
 //! an earlier start has sent can be told from what this one sends.
@@ -21,15 +25,24 @@ use crate::replicated::numbered::Sender;
 const FILE: &str = "identity";
 const HEAD: &str = "leveret identity 1";
 
+/// What a data directory says of its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Raised {
+    /// This start of the node.
+    pub(crate) me: Sender,
+    /// Its journal has to have a part of a cluster's topology.
+    pub(crate) formed: bool,
+}
+
 /// Raises the boot number in a data directory and returns who this start of the node is. Makes the
 /// identity if there is none.
 ///
 /// # Errors
 /// What is wrong with the file or the directory, for the operator.
-pub(crate) fn raise(directory: &Path) -> Result<Sender, String> {
+pub(crate) fn raise(directory: &Path) -> Result<Raised, String> {
     let path = directory.join(FILE);
     let failed = |error: io::Error| format!("{}: {error}", path.display());
-    let last = match fs::read_to_string(&path) {
+    let Raised { me: last, formed } = match fs::read_to_string(&path) {
         Ok(text) => parse(&text).ok_or_else(|| {
             format!(
                 "{} is damaged; restore it from a backup, or start with an empty data directory \
@@ -38,13 +51,24 @@ pub(crate) fn raise(directory: &Path) -> Result<Sender, String> {
             )
         })?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Sender { node: NodeId(random()), boot: 0 }
+            Raised { me: Sender { node: NodeId(random()), boot: 0 }, formed: false }
         }
         Err(error) => return Err(failed(error)),
     };
     let me = Sender { node: last.node, boot: last.boot + 1 };
-    replace(directory, &path, &print(me)).map_err(failed)?;
-    Ok(me)
+    let raised = Raised { me, formed };
+    replace(directory, &path, &print(raised)).map_err(failed)?;
+    Ok(raised)
+}
+
+/// Notes that the journal has a part of a cluster's topology.
+///
+/// # Errors
+/// What is wrong with the directory, for the operator.
+pub(crate) fn mark_formed(directory: &Path, me: Sender) -> Result<(), String> {
+    let path = directory.join(FILE);
+    replace(directory, &path, &print(Raised { me, formed: true }))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Whether a data directory has an identity.
@@ -71,13 +95,14 @@ fn replace(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-fn print(me: Sender) -> String {
-    let body = format!("{HEAD}\nnode {}\nboot {}\n", me.node, me.boot);
+fn print(Raised { me, formed }: Raised) -> String {
+    let formed = if formed { "formed\n" } else { "" };
+    let body = format!("{HEAD}\nnode {}\nboot {}\n{formed}", me.node, me.boot);
     let checksum = crc32fast::hash(body.as_bytes());
     format!("{body}checksum {checksum:08x}\n")
 }
 
-fn parse(text: &str) -> Option<Sender> {
+fn parse(text: &str) -> Option<Raised> {
     let (body, checksum) = text.strip_suffix('\n')?.rsplit_once('\n')?;
     let checksum = u32::from_str_radix(checksum.strip_prefix("checksum ")?, 16).ok()?;
     if checksum != crc32fast::hash(format!("{body}\n").as_bytes()) {
@@ -89,8 +114,13 @@ fn parse(text: &str) -> Option<Sender> {
     }
     let node = u64::from_str_radix(lines.next()?.strip_prefix("node ")?, 16).ok()?;
     let boot = lines.next()?.strip_prefix("boot ")?.parse().ok()?;
+    let formed = match lines.next() {
+        None => false,
+        Some("formed") => true,
+        Some(_) => return None,
+    };
     let whole = lines.next().is_none() && node != 0;
-    whole.then_some(Sender { node: NodeId(node), boot })
+    whole.then_some(Raised { me: Sender { node: NodeId(node), boot }, formed })
 }
 
 #[cfg(test)]
@@ -101,13 +131,16 @@ mod tests {
     fn each_start_raises_the_boot_number_of_the_same_node() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         assert!(!exists(folder.path()));
-        let first = raise(folder.path()).expect("it is made");
-        assert!(first.boot == 1 && first.node != NodeId(0));
+        let Raised { me: first, formed } = raise(folder.path()).expect("it is made");
+        assert!(!formed && first.boot == 1 && first.node != NodeId(0));
         assert!(exists(folder.path()));
         let second = raise(folder.path()).expect("it is read");
-        assert_eq!(second, Sender { boot: 2, ..first });
+        assert_eq!(second, Raised { me: Sender { boot: 2, ..first }, formed: false });
+        mark_formed(folder.path(), second.me).expect("it is written");
+        let third = raise(folder.path()).expect("it is read");
+        assert_eq!(third, Raised { me: Sender { boot: 3, ..first }, formed: true });
         let other = tempfile::tempdir().expect("a temporary folder");
-        assert_ne!(raise(other.path()).expect("it is made").node, first.node);
+        assert_ne!(raise(other.path()).expect("it is made").me.node, first.node);
     }
 
     #[test]
@@ -124,6 +157,6 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).expect("it is there"), damaged);
         }
         fs::write(&path, whole).expect("it can be written");
-        assert_eq!(raise(folder.path()).expect("it is whole").boot, 2);
+        assert_eq!(raise(folder.path()).expect("it is whole").me.boot, 2);
     }
 }

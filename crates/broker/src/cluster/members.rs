@@ -53,8 +53,10 @@ const ORDER_WAIT: Duration = Duration::from_mins(11);
 const QUICK: Duration = Duration::from_secs(3);
 /// Leaders that are handed over at once.
 const CHUNK: usize = 64;
-/// How long a leader is looked for, and the pause between two looks.
+/// How long a leader is looked for, how long another change is waited for, and the pause between two
+/// looks.
 const LEADER_WAIT: Duration = Duration::from_secs(10);
+const BUSY_WAIT: Duration = Duration::from_secs(2);
 const LEADER_PAUSE: Duration = Duration::from_millis(50);
 
 /// See the module head.
@@ -105,6 +107,7 @@ impl Members {
 
     async fn by_leader(&self, queue: QueueId, node: NodeId, what: What) -> Change {
         let deadline = Instant::now() + LEADER_WAIT;
+        let busy = Instant::now() + BUSY_WAIT;
         loop {
             self.check(queue, node, what)?;
             let ended = match self.leader(queue).await {
@@ -118,6 +121,10 @@ impl Members {
                 Err(MemberError::NotLeader | MemberError::NoLeader)
                     if Instant::now() < deadline =>
                 {
+                    tokio::time::sleep(LEADER_PAUSE).await;
+                }
+                // Rarely for long: a new leader has to commit something first, or the keeper is at it.
+                Err(MemberError::ChangeUnderWay) if Instant::now() < busy => {
                     tokio::time::sleep(LEADER_PAUSE).await;
                 }
                 Err(MemberError::NotLeader) => return Err(MemberError::NoLeader),

@@ -5,8 +5,9 @@
 //! first start makes.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metadata::command::{Command, PutNode};
@@ -18,7 +19,7 @@ use quorum::change::Change;
 use tokio::sync::watch;
 
 use crate::cluster::formation::{self, Neighbour, Query, Standing, Step};
-use crate::cluster::{Cluster, GROUP, channel};
+use crate::cluster::{Cluster, GROUP, channel, identity};
 use crate::replicated::numbered::Sender;
 use crate::router::Router;
 use crate::topology::Topology;
@@ -46,6 +47,10 @@ pub(crate) struct Steward {
     pub(crate) first: Vec<Command>,
     /// The node's number, once it has one.
     pub(crate) number: watch::Sender<Option<u16>>,
+    /// Where the node's identity is.
+    pub(crate) directory: PathBuf,
+    /// The identity says that there is something in the journal.
+    pub(crate) marked: AtomicBool,
 }
 
 impl Steward {
@@ -79,6 +84,7 @@ impl Steward {
         let done = self.make_known().await && self.make_first().await && self.take_number();
         self.end_what_is_over().await;
         if done {
+            self.mark();
             // What this start has submitted is applied, so all before it is.
             let (state, me) = (self.router.state(), self.cluster.me.node);
             let used: BTreeSet<StreamId> =
@@ -86,6 +92,16 @@ impl Steward {
             self.cluster.drop_strays(|stream| used.contains(&stream));
         }
         done
+    }
+
+    /// From now on the node does not start without its journal.
+    fn mark(&self) {
+        if self.marked.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Err(error) = identity::mark_formed(&self.directory, self.cluster.me) {
+            tracing::error!(error, "cannot write the node's identity");
+        }
     }
 
     /// Makes this start of the node known to the cluster.

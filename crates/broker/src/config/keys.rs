@@ -186,6 +186,12 @@ pub const KEYS: &[Key] = &[
         "How long a quorum queue keeps the messages of a consumer whose node is silent for it.",
     ),
     key(
+        "management.restrictions.quorum_queue_replica_operations.disabled",
+        Kind::Flag,
+        "false",
+        "Whether the HTTP API refuses to change the members of quorum queues.",
+    ),
+    key(
         "quorum_queue.continuous_membership_reconciliation.enabled",
         Kind::Flag,
         "false",

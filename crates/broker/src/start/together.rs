@@ -113,6 +113,8 @@ pub(super) async fn join(opened: &Opened) -> Result<Ready, StartError> {
         zone,
         first,
         number: number_sender,
+        directory: config.data_dir.clone(),
+        marked: AtomicBool::new(false),
     };
     let tasks = vec![
         vital::spawn("what proposes changes", &opened.failed_sender, pump),

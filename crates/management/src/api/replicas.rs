@@ -24,7 +24,7 @@ const AT_ONCE: usize = 16;
 
 /// `POST /queues/quorum/VHOST/NAME/replicas/add` with `{"node": NODE}`.
 pub(super) async fn add<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) -> Outcome<Answer> {
-    call.administrator()?;
+    allowed(call)?;
     let queue = quorum::find(call, vhost, name)?;
     membership(call)?;
     let node = node(call, &call.body.text("node")?)?;
@@ -39,7 +39,7 @@ pub(super) async fn delete<N: Node>(
     vhost: &str,
     name: &str,
 ) -> Outcome<Answer> {
-    call.administrator()?;
+    allowed(call)?;
     let queue = quorum::find(call, vhost, name)?;
     let force = call.body.flag("force", false)?;
     let nodes = incarnations(call, &call.body.text("node")?)?;
@@ -51,7 +51,7 @@ pub(super) async fn delete<N: Node>(
 /// `POST /queues/quorum/replicas/on/NODE/grow` with `strategy`, `vhost_pattern` and
 /// `queue_pattern`: all queues that match, or those of an even size, get a member there.
 pub(super) async fn grow<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    call.administrator()?;
+    allowed(call)?;
     membership(call)?;
     let node = node(call, name)?;
     let even = is_even(call)?;
@@ -102,7 +102,7 @@ async fn shrink_by<N: Node>(
 /// `POST /queues/quorum/replicas/grow` with `count` and the fields of [`grow`]: all queues that match
 /// and have fewer members get one after the other, on nodes that have the fewest.
 pub(super) async fn grow_to_count<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
-    call.administrator()?;
+    allowed(call)?;
     membership(call)?;
     let count = call.body.integer("count")?.and_then(|count| usize::try_from(count).ok());
     let count = count.filter(|count| *count > 0);
@@ -139,7 +139,7 @@ pub(super) async fn grow_to_count<N: Node>(call: &Call<'_, N>) -> Outcome<Answer
 /// `DELETE /queues/quorum/replicas/on/NODE/shrink`: no queue has a member there any more. The node
 /// need not run.
 pub(super) async fn shrink<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    call.administrator()?;
+    allowed(call)?;
     let nodes = incarnations(call, name)?;
     let force = call.body.flag("force", false)?;
     Ok(Answer::Status(StatusCode::ACCEPTED, shrink_all(call, &nodes, force).await))
@@ -166,6 +166,15 @@ type Work<'a> = Pin<Box<dyn Future<Output = Value> + Send + 'a>>;
 
 async fn perform(work: Vec<Work<'_>>) -> Value {
     stream::iter(work).buffered(AT_ONCE).collect::<Vec<_>>().await.into()
+}
+
+/// Whether who asks may change members at all.
+fn allowed<N: Node>(call: &Call<'_, N>) -> Outcome<()> {
+    if !call.node.allows_replica_operations() {
+        let reason = "Broker settings disallow quorum queue replica operations.";
+        return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason));
+    }
+    call.administrator()
 }
 
 /// What became of one queue.

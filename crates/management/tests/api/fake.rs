@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use amq_protocol_types::{AMQPValue, FieldTable};
 use management::census::{Census, Names, merge};
@@ -42,6 +43,7 @@ pub(crate) const OWN: NodeId = NodeId(100);
 #[derive(Default)]
 pub(crate) struct Fake {
     inner: Mutex<Inner>,
+    restricted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -65,7 +67,10 @@ struct Inner {
 impl Fake {
     /// With vhost `/` and the administrator `guest`.
     pub(crate) fn new() -> Self {
-        let fake = Self { inner: Mutex::new(Inner { state: State::new(), ..Inner::default() }) };
+        let fake = Self {
+            inner: Mutex::new(Inner { state: State::new(), ..Inner::default() }),
+            restricted: AtomicBool::new(false),
+        };
         let user = DefaultUser {
             name: "guest".into(),
             password_hash: metadata::access::password::hash(
@@ -125,6 +130,11 @@ impl Fake {
     /// This node's member of a queue.
     pub(crate) fn member(&self, queue: QueueId) -> RaftMember {
         *self.inner.lock().members.iter().find(|one| one.queue == queue).unwrap()
+    }
+
+    /// Members of queues may not be changed.
+    pub(crate) fn restrict(&self) {
+        self.restricted.store(true, Ordering::Relaxed);
     }
 
     /// A node does not run.
@@ -568,6 +578,10 @@ impl Node for Fake {
 
     async fn forget(&self, node: NodeId) -> Result<(), Refusal> {
         self.apply(Command::ForgetNode { id: node.0 }).map(drop)
+    }
+
+    fn allows_replica_operations(&self) -> bool {
+        !self.restricted.load(Ordering::Relaxed)
     }
 
     fn running_nodes(&self) -> Vec<NodeId> {

@@ -201,3 +201,25 @@ async fn members_without_a_node_and_without_a_vote_are_found() {
     let found = asker.get(sync).await;
     assert_eq!((found.status, &found.json["queues"][0]["name"]), (503, &json!("young")));
 }
+
+#[tokio::test]
+async fn changes_of_members_are_for_administrators_and_can_be_disallowed() {
+    let asker = cluster();
+    let body = json!({"node": "leveret@second"});
+    let other = asker.user("other", "monitoring", true).await;
+    assert_eq!(other.post(ADD, body.clone()).await.status, 401);
+    asker.node.restrict();
+    for path in
+        [ADD, "queues/quorum/replicas/on/leveret%40second/grow", "queues/quorum/replicas/grow"]
+    {
+        let refused = asker.post(path, body.clone()).await;
+        assert_eq!(refused.status, 405, "{path}");
+        let reason = "Broker settings disallow quorum queue replica operations.";
+        assert_eq!(refused.json, json!({"error": "method_not_allowed", "reason": reason}));
+    }
+    let shrink = "queues/quorum/replicas/on/leveret%40second/shrink";
+    for path in [DELETE, shrink] {
+        assert_eq!(asker.delete_with(path, body.clone()).await.status, 405, "{path}");
+    }
+    assert_eq!(nodes(&asker, "q"), [OWN]);
+}
