@@ -713,6 +713,49 @@ fn case_112_a_large_backlog_survives_the_kill_of_all_nodes() {
 }
 
 #[test]
+fn case_113_dead_lettering_goes_on_while_members_come_and_go() {
+    let (cluster, mut client) = three();
+    let (changes, round) = (count(5, 50), 500);
+    let arguments = with(table! {
+        "x-message-ttl" => 10, "x-overflow" => "reject-publish",
+        "x-dead-letter-strategy" => "at-least-once",
+        "x-dead-letter-exchange" => "", "x-dead-letter-routing-key" => "dead",
+    });
+    declare(&cluster, "q", &arguments);
+    declare(&cluster, "dead", &quorum());
+    client.qos(1, 1000, false).unwrap();
+    client.consume(1, "dead", "c").unwrap();
+    std::thread::scope(|scope| {
+        let coming_and_going = scope.spawn(|| {
+            let (api, node) = (cluster.api(2), json!({ "node": "leveret@n2" }).to_string());
+            for (queue, _) in ["q", "dead"].iter().cycle().zip(0..2 * changes) {
+                for (verb, what) in [("DELETE", "delete"), ("POST", "add")] {
+                    let path = format!("queues/quorum/%2F/{queue}/replicas/{what}");
+                    let answer = api.call(verb, &path, Some(&node));
+                    assert!(answer.status < 300, "{path}: {} {}", answer.status, answer.text());
+                }
+            }
+        });
+        let mut rounds = 0;
+        while !coming_and_going.is_finished() || rounds == 0 {
+            put(&cluster, "q", round);
+            let mut dead = std::collections::BTreeSet::new();
+            while dead.len() < round {
+                let message = client.delivery(1).unwrap();
+                dead.insert(message.text());
+                client.ack(1, message.tag, false).unwrap();
+                client.flush().unwrap();
+            }
+            rounds += 1;
+        }
+        eprintln!("{rounds} times {round} messages died during {} changes", 4 * changes);
+    });
+    for queue in ["q", "dead"] {
+        until_equal("nothing is left", &0, || depth(&mut cluster.channel(2), queue));
+    }
+}
+
+#[test]
 fn a_queue_that_is_deleted_is_gone_for_a_node_that_was_away() {
     let (mut cluster, mut client) = three();
     declare(&cluster, "q", &quorum());
