@@ -5,11 +5,14 @@
 //! and is published once: what has no answer when a connection ends may be there or not.
 //!
 //! - *lost*: confirmed and never received.
-//! - *reordered*: a message that is not marked redelivered, with a number below an earlier one.
+//! - *reordered*: a message that is not marked redelivered, with a number below an earlier one of
+//!   the same connection. What a connection left without an answer may arrive after the first
+//!   messages of the next one: order is that of a channel.
 //! - *unmarked*: received before, and not marked redelivered.
 //! - *answered twice*: a second confirm for one number, or an ack that covers a nack.
 //! - *stuck*: what was confirmed was not received in time after the load ended.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -106,7 +109,8 @@ struct Received {
     /// How often, by number.
     times: Vec<u8>,
     count: usize,
-    highest: Option<usize>,
+    /// By the publisher's connection.
+    highest: BTreeMap<usize, usize>,
     reordered: Vec<(usize, usize)>,
     unmarked: Vec<usize>,
     sessions: usize,
@@ -114,7 +118,7 @@ struct Received {
 }
 
 impl Received {
-    fn file(&mut self, number: usize, redelivered: bool) {
+    fn file(&mut self, number: usize, session: usize, redelivered: bool) {
         if self.times.len() <= number {
             self.times.resize(number + 1, 0);
         }
@@ -124,10 +128,11 @@ impl Received {
         }
         *times = times.saturating_add(1);
         if !redelivered {
-            match self.highest {
-                Some(highest) if number < highest => self.reordered.push((number, highest)),
-                _ => self.highest = Some(number),
+            let highest = self.highest.entry(session).or_insert(number);
+            if number < *highest {
+                self.reordered.push((number, *highest));
             }
+            *highest = number.max(*highest);
         }
         self.count += 1;
         self.last = Some(Instant::now());
@@ -427,7 +432,7 @@ fn publish_session(
     let base = record.fate.len();
     while !shared.over.load(Ordering::Relaxed) {
         let number = record.fate.len();
-        let mut body = format!("{number} ").into_bytes();
+        let mut body = format!("{number} {} ", record.sessions).into_bytes();
         body.resize(plan.size.max(body.len()), b'x');
         record.fate.push(Fate::Unknown);
         client.put(1, &plan.queue, body)?;
@@ -479,10 +484,11 @@ fn consume_session(plan: &Plan, shared: &Shared, client: &mut Client) -> Outcome
         };
         if let Some(message) = &message {
             heard = Instant::now();
-            let number = message.text().split(' ').next().and_then(|word| word.parse().ok());
+            let text = message.text();
+            let mut words = text.split(' ').map(str::parse::<usize>);
             let mut received = shared.received.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(number) = number {
-                received.file(number, message.redelivered);
+            if let (Some(Ok(number)), Some(Ok(session))) = (words.next(), words.next()) {
+                received.file(number, session, message.redelivered);
             }
             drop(received);
             held += 1;
