@@ -22,4 +22,7 @@ mod world;
 mod scenes;
 
 mod broken;
+mod forced;
 mod holds;
+mod rows;
+mod seeds;

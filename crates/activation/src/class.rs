@@ -7,8 +7,9 @@
 //!  ─────────────────────────────────────────────────────────────────────────
 //!  any           set aside                                    held: marked
 //!  absent        any                                          held: quorum data lost
-//!  other set     any                                          held: quorum data lost
 //!  present       being copied                                 syncing
+//!  of another life than the file, and not adopted from it     held: quorum data lost
+//!  adopted at i  above i, of the life before                  held: local ahead
 //!  present       none          journal not vacant             held: needs adoption
 //!  0             none          vacant, founder                in sync
 //!  present       none          vacant, otherwise              blank
@@ -26,7 +27,7 @@
 use std::fmt;
 
 use crate::age::Age;
-use crate::register::{Register, View};
+use crate::register::{Incarnation, Register, View};
 use crate::rules::{self, Rule};
 use crate::standing::{Mark, Own, Standing};
 
@@ -74,10 +75,13 @@ pub fn classify(own: &Own, view: &View) -> Class {
     if let Standing::Marked(mark, _) = own.record.standing {
         return Class::Held(Held::Marked(mark));
     }
-    let known = own.record.incarnation.is_none_or(|known| known == view.incarnation);
-    let Some(register) = view.register.filter(|_| known || rules::broken(Rule::Incarnation)) else {
-        return Class::Held(Held::QuorumDataLost);
-    };
+    let Some(register) = view.register else { return Class::Held(Held::QuorumDataLost) };
+    if let Standing::Valid(age) = own.record.standing
+        && let Some(held) = lineage(age, own.record.incarnation, view)
+        && !rules::broken(Rule::Incarnation)
+    {
+        return Class::Held(held);
+    }
     match own.record.standing {
         Standing::Marked(mark, _) => Class::Held(Held::Marked(mark)),
         Standing::Syncing => Class::Syncing,
@@ -95,6 +99,24 @@ pub fn classify(own: &Own, view: &View) -> Class {
             }
         }
         Standing::Valid(age) => compare(age, register),
+    }
+}
+
+/// Whether an age can be compared with the register at all.
+fn lineage(age: Age, incarnation: Option<Incarnation>, view: &View) -> Option<Held> {
+    // 0 says nothing, and is written before there is a register.
+    let Some(incarnation) = incarnation else {
+        return (age > Age::ZERO).then_some(Held::QuorumDataLost);
+    };
+    if incarnation == view.incarnation {
+        return None;
+    }
+    match view.adopted {
+        Some(adopted) if adopted.incarnation == incarnation && age <= adopted.age => None,
+        Some(adopted) if adopted.incarnation == incarnation => {
+            (!rules::broken(Rule::AheadIsHeld)).then_some(Held::LocalAhead)
+        }
+        Some(_) | None => Some(Held::QuorumDataLost),
     }
 }
 

@@ -48,7 +48,7 @@ use crate::event::{Event, Timer};
 use crate::gate::Gate;
 use crate::notice::Notice;
 use crate::output::Output;
-use crate::register::{Incarnation, Register, Token};
+use crate::register::{Incarnation, Token, View};
 use crate::standing::{Own, Record, Standing};
 
 /// What the metadata says of the journal and this node.
@@ -72,7 +72,7 @@ pub struct Machine {
     /// What operators were told last, so that a held copy is reported once.
     told: Option<Held>,
     /// What the read under the lock found, until the queues are loaded.
-    register: Option<Register>,
+    found: Option<View>,
     phase: Phase,
 }
 
@@ -260,7 +260,7 @@ impl Machine {
             incarnation,
             writing: None,
             told: None,
-            register: None,
+            found: None,
             phase: Phase::Stopped,
         }
     }

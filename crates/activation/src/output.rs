@@ -4,7 +4,7 @@ use crate::age::Age;
 use crate::event::Timer;
 use crate::gate::Gate;
 use crate::notice::Notice;
-use crate::register::{Register, Token};
+use crate::register::{Incarnation, Register, Token};
 use crate::standing::Record;
 
 /// What the driver owes, in the order in which it stands.
@@ -27,6 +27,8 @@ pub enum Output {
         from: Register,
         /// What it shall hold.
         to: Register,
+        /// The life of the register that is meant.
+        incarnation: Incarnation,
         /// The grant that allows it.
         token: Token,
     },

@@ -32,14 +32,26 @@ pub enum Succession {
 pub struct View {
     /// `None`: there is no such register, which is not the same as 0.
     pub register: Option<Register>,
-    /// Of the data set that answered.
+    /// Of the register that answered.
     pub incarnation: Incarnation,
+    /// The register began with a value that an operator forced.
+    pub adopted: Option<Adopted>,
     /// The grant by which somebody had the lock at the moment of the read.
     pub holder: Option<Token>,
 }
 
-/// Names the data set that the registers are in: drawn at random when it is founded, so that one
-/// that was lost and made again is recognised.
+/// What an operator chose to go on from: the copies of this age, under an incarnation that is over.
+/// Older ones are stale, newer ones stay set aside for good (ADR 0032).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Adopted {
+    /// Of the register that their ages are from.
+    pub incarnation: Incarnation,
+    /// The value that was forced.
+    pub age: Age,
+}
+
+/// Names one life of a register: drawn at random when it is created and when a value is forced, so
+/// that one that was lost and made again is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 

@@ -112,6 +112,10 @@ fn inv_3_confirmed_is_everywhere() {
     Case::driver("the copy is not durable", Driver::UnsyncedCopy, from, wanted)
         .bounds(POWER)
         .check();
+    let rule = Rule::Incarnation;
+    Case::rule("ADR 0032: ages of another life count", rule, two_ages(), wanted)
+        .bounds(Bounds { forces: 1, faults: 0, age_max: 4, operations: 2, ..SMALL })
+        .check();
     Case::driver("confirmed before it is durable here", Driver::UnsyncedConfirms, pair(), wanted)
         .bounds(POWER)
         .check();
@@ -150,6 +154,13 @@ fn inv_6_claim_has_a_holder() {
 /// The replica is about to be told that it is whole.
 fn pair_begins() -> World {
     crate::check::scenes::copying(seek(crate::check::scenes::alone(), 1), 0, 1)
+}
+
+/// The newer copy has an operation that the older one lacks.
+fn two_ages() -> World {
+    let mut world = stopped(2, 2, 1);
+    (world.nodes[0].durable, world.confirmed, world.operations) = (1, 1, 1);
+    world
 }
 
 fn confirm_alone_then_pair() -> World {

@@ -4,7 +4,7 @@ use crate::check::world::{Driver, Node, World};
 use crate::class::{Class, classify};
 use crate::gate::Gate;
 use crate::machine::Phase;
-use crate::register::{Register, View};
+use crate::register::Register;
 use crate::standing::{Own, Standing};
 
 /// An invariant of the machine's head, by its number.
@@ -61,11 +61,12 @@ fn alone_under_an_age_of_its_own(world: &World, driver: Driver) -> bool {
         let alone = node.can_confirm(driver)
             && node.machine.is_some_and(|machine| machine.gate() == Gate::Alone);
         let Standing::Valid(age) = node.file.standing else { return !alone };
-        let elsewhere = world
-            .nodes
-            .iter()
-            .enumerate()
-            .any(|(other, node)| other != number && node.file.standing == Standing::Valid(age));
+        let incarnation = node.file.incarnation;
+        let elsewhere = world.nodes.iter().enumerate().any(|(other, node)| {
+            other != number
+                && node.file.standing == Standing::Valid(age)
+                && node.file.incarnation == incarnation
+        });
         !alone || (world.register == Some(Register::Committed(age)) && age.get() > 0 && !elsewhere)
     })
 }
@@ -104,21 +105,12 @@ fn served_in_sync(world: &World, driver: Driver) -> bool {
 
 /// INV-5, second half: a copy goes only after a linearizable read has found it worthless.
 fn discarded_behind(before: &World, now: &World) -> bool {
-    let world = before;
     before.nodes.iter().zip(&now.nodes).all(|(before, now)| {
         let marked = matches!(before.file.standing, Standing::Valid(_))
             && now.file.standing == Standing::Syncing;
         let emptied =
             before.all() & !now.all() != 0 && before.machine.is_some() && now.machine.is_some();
-        // A copy beyond the register may be the newest there is.
-        let ahead = before
-            .file
-            .standing
-            .age()
-            .zip(world.register)
-            .is_some_and(|(age, register)| age > register.age());
-        !(marked || emptied)
-            || (before.found_worthless || now.found_worthless) && !(marked && ahead)
+        !(marked || emptied) || before.found_worthless || now.found_worthless
     })
 }
 
@@ -137,7 +129,7 @@ fn claim_has_a_holder(world: &World) -> bool {
 pub(super) fn class_on_disk(world: &World, number: usize) -> Class {
     let Node { file, durable, .. } = world.nodes[number];
     let own = Own { record: file, vacant: durable == 0, founder: number == 0 };
-    classify(&own, &View { register: world.register, incarnation: world.incarnation, holder: None })
+    classify(&own, &world.view())
 }
 
 /// Whether a node serves clients.

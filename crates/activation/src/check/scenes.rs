@@ -1,9 +1,13 @@
 //! Places to begin at, and ways to get somewhere.
 
+use std::collections::BTreeSet;
+
+use crate::check::holds::SMALL;
 use crate::check::invariants::{broken, serves};
+use crate::check::search::Search;
 use crate::check::steps::Step;
 use crate::check::world::{Bounds, Driver, NODES_MAX, Node, World};
-use crate::machine::{Passive, Phase};
+use crate::machine::{Mode, Passive, Phase};
 
 /// Everything may happen.
 pub(super) const ALL: Bounds = Bounds {
@@ -93,6 +97,14 @@ pub(super) fn attach(world: World, active: usize, replica: usize) -> World {
     walk(world, &[Step::InSync(active)])
 }
 
+/// The active node does not wait for a replica any more, until it serves alone.
+pub(super) fn detach(world: World, active: usize) -> World {
+    let world = walk(world, &[Step::ActiveEndBreaks(active)]);
+    until(world, active, |node| {
+        matches!(node.phase(), Phase::Active { mode: Mode::Unreplicated, .. })
+    })
+}
+
 /// The first node serves a new journal alone, at 1.
 pub(super) fn alone() -> World {
     serve(World::new(), 0)
@@ -119,4 +131,24 @@ pub(super) fn confirm_both(world: World, active: usize, replica: usize) -> World
         Step::Confirm(active),
     ];
     walk(world, &steps)
+}
+
+/// The signed value of the register.
+pub(super) fn register(world: &World) -> i64 {
+    world.register.expect("it is there").signed()
+}
+
+/// Who may come to serve first, and what the register says then, if nothing more fails.
+pub(super) fn outcomes(world: &World) -> BTreeSet<(usize, i64)> {
+    let bounds = Bounds { nodes: 2, operations: world.operations, age_max: 20, ..SMALL };
+    let bounds = Bounds { faults: 0, ..bounds };
+    let end = |world: &World| world.nodes.iter().any(serves);
+    let search = Search { end: Some(&end), ..Search::new(bounds) };
+    let mut outcomes = BTreeSet::new();
+    let found = search.run(world, |world| {
+        let serving = (0..NODES_MAX).filter(|number| serves(&world.nodes[*number]));
+        outcomes.extend(serving.map(|number| (number, register(world))));
+    });
+    assert_eq!(found.violation.map(|(invariant, _)| invariant), None);
+    outcomes
 }

@@ -2,13 +2,12 @@
 
 use crate::age::Age;
 use crate::check::world::{Bounds, Driver, Link, Node, Operations, Request, Swap, World};
-use crate::class::classify;
 use crate::event::{Event, Timer};
 use crate::gate::Gate;
 use crate::machine::{Mode, Passive, Phase, Then};
 use crate::output::Output;
-use crate::register::{Incarnation, Register, View};
-use crate::standing::Standing;
+use crate::register::{Adopted, Incarnation, Register, View};
+use crate::standing::{Record, Standing};
 
 /// A transition; the number is a node's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -417,6 +416,7 @@ impl World {
                 self.losses += 1;
                 self.lock = None;
                 self.register = again.then_some(Register::Committed(Age::ZERO));
+                self.adopted = None;
                 self.incarnation = Incarnation(self.incarnation.0 + u64::from(again));
             }
             Step::Force(age) => self.force(age),
@@ -426,19 +426,27 @@ impl World {
     fn read(&mut self, number: usize, value: Option<i64>) {
         let request = self.nodes[number].request.take();
         let register = value.and_then(Register::from_signed);
-        let holder = self.lock.map(|(_, token)| token);
-        let view = View { register, incarnation: self.incarnation, holder };
+        let view = View { register, ..self.view() };
         let node = &mut self.nodes[number];
-        let own = *node.machine.as_ref().expect("it asked").own();
-        node.found_worthless = request == Some(Request::Read { linearizable: true })
-            && classify(&own, &view).is_worthless();
+        let own = node.machine.as_ref().expect("it asked").own();
+        // By the numbers alone, whatever the machine makes of them.
+        let behind = match (own.record.standing, register) {
+            (Standing::Valid(age), Some(Register::Committed(newest))) => age < newest,
+            (Standing::Valid(age), Some(Register::Claimed(claimed))) => age.next() < claimed,
+            (Standing::Empty | Standing::Syncing, Some(_)) => true,
+            (Standing::Marked(..), _) | (_, None) => false,
+        };
+        let nothing = own.vacant && own.record.standing == Standing::Valid(Age::ZERO);
+        node.found_worthless =
+            request == Some(Request::Read { linearizable: true }) && (behind || nothing);
         self.tell(number, Event::Read(view));
     }
 
-    fn swap(&mut self, Swap { from, to, token }: Swap, driver: Driver) -> Event {
+    fn swap(&mut self, Swap { from, to, incarnation, token }: Swap, driver: Driver) -> Event {
         let fenced = self.lock.is_none_or(|(_, holder)| holder != token)
             && !matches!(driver, Driver::NoFencingNorLeaseCheck | Driver::BlindWrites);
-        if fenced || (self.register != Some(from) && driver != Driver::BlindWrites) {
+        let other = incarnation != self.incarnation;
+        if fenced || other || (self.register != Some(from) && driver != Driver::BlindWrites) {
             return Event::Refused { to, found: self.register };
         }
         self.register = Some(to);
@@ -450,15 +458,20 @@ impl World {
         self.forces += 1;
         let age = Age::new(age).expect("a copy has it");
         self.register = Some(Register::Committed(age));
-        let holders = self.nodes.iter().filter(|node| node.file.standing == Standing::Valid(age));
-        let common = holders.fold(Operations::MAX, |common, node| common & node.durable);
-        self.confirmed &= common;
-        // `activation set` also adopts the copies of that age into this data set.
-        for node in &mut self.nodes {
-            if node.file.standing == Standing::Valid(age) && node.machine.is_none() {
-                node.file.incarnation = Some(self.incarnation);
-            }
-        }
+        let adopted = self.incarnation_of(age);
+        let chosen = |node: &&Node| {
+            node.file == Record { standing: Standing::Valid(age), incarnation: adopted }
+        };
+        let common = self.nodes.iter().filter(chosen);
+        self.confirmed &= common.fold(Operations::MAX, |common, node| common & node.durable);
+        self.adopted = adopted.map(|incarnation| Adopted { incarnation, age });
+        self.incarnation = Incarnation(self.incarnation.0 + 1);
+    }
+
+    /// The operator takes it from the state file of the copy that he chose.
+    fn incarnation_of(&self, age: Age) -> Option<Incarnation> {
+        let mut files = self.nodes.iter().map(|node| node.file);
+        files.find(|file| file.standing == Standing::Valid(age))?.incarnation
     }
 
     /// Gives an event to a machine, and performs what it wants.
@@ -486,9 +499,10 @@ impl World {
                 self.supersede(number);
                 self.nodes[number].request = Some(Request::Acquire);
             }
-            Output::Swap { from, to, token } => {
+            Output::Swap { from, to, incarnation, token } => {
                 self.supersede(number);
-                self.nodes[number].request = Some(Request::Swap(Swap { from, to, token }));
+                self.nodes[number].request =
+                    Some(Request::Swap(Swap { from, to, incarnation, token }));
             }
             Output::Release(token) => {
                 node.lease = false;

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use crate::age::Age;
 use crate::event::Event;
 use crate::machine::{Machine, Phase, Settings};
-use crate::register::{Incarnation, Register, Token};
+use crate::register::{Adopted, Incarnation, Register, Token, View};
 use crate::standing::{Own, Record, Standing};
 
 /// Nodes that a world may have.
@@ -68,6 +68,7 @@ pub(super) struct World {
     pub(super) nodes: [Node; NODES_MAX],
     pub(super) register: Option<Register>,
     pub(super) incarnation: Incarnation,
+    pub(super) adopted: Option<Adopted>,
     /// Who has the lock, and by which grant.
     pub(super) lock: Option<(u8, Token)>,
     /// A command whose sender does not wait for it any more.
@@ -122,6 +123,7 @@ pub(super) enum Request {
 pub(super) struct Swap {
     pub(super) from: Register,
     pub(super) to: Register,
+    pub(super) incarnation: Incarnation,
     pub(super) token: Token,
 }
 
@@ -205,6 +207,7 @@ impl World {
             nodes: *nodes,
             register: Register::from_signed(register),
             incarnation: Self::FIRST,
+            adopted: None,
             lock: None,
             delayed: None,
             links: [None; NODES_MAX],
@@ -214,6 +217,16 @@ impl World {
             pauses: 0,
             losses: 0,
             forces: 0,
+        }
+    }
+
+    /// What a read that cannot lag would answer.
+    pub(super) fn view(&self) -> View {
+        View {
+            register: self.register,
+            incarnation: self.incarnation,
+            adopted: self.adopted,
+            holder: self.lock.map(|(_, token)| token),
         }
     }
 

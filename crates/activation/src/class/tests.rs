@@ -1,7 +1,7 @@
 //! The table, row by row, and that it is total.
 
 use super::*;
-use crate::register::Incarnation;
+use crate::register::{Adopted, Incarnation};
 use crate::standing::Record;
 
 const SET: Incarnation = Incarnation(7);
@@ -10,7 +10,7 @@ fn class(register: Option<i64>, standing: Standing, vacant: bool, founder: bool)
     let incarnation = (standing != Standing::Empty).then_some(SET);
     let own = Own { record: Record { standing, incarnation }, vacant, founder };
     let register = register.map(|number| Register::from_signed(number).unwrap());
-    classify(&own, &View { register, incarnation: SET, holder: None })
+    classify(&own, &View { register, incarnation: SET, adopted: None, holder: None })
 }
 
 fn valid(age: u64) -> Standing {
@@ -50,8 +50,12 @@ fn row_8_absent_is_not_zero() {
     // Another data set: also if its number would fit.
     let record = Record { standing: valid(5), incarnation: Some(Incarnation(6)) };
     let own = Own { record, vacant: false, founder: true };
-    let view = View { register: Register::from_signed(5), incarnation: SET, holder: None };
+    let register = Register::from_signed(5);
+    let view = View { register, incarnation: SET, adopted: None, holder: None };
     assert_eq!(classify(&own, &view), Class::Held(Held::QuorumDataLost));
+    // What was begun is worth nothing in any of them.
+    let own = Own { record: Record { standing: Standing::Syncing, ..record }, ..own };
+    assert_eq!(classify(&own, &view), Class::Syncing);
 }
 
 #[test]
@@ -93,6 +97,29 @@ fn a_mark_wins() {
         let wanted = Class::Held(Held::Marked(Mark::Operator));
         assert_eq!(class(register, marked, false, true), wanted);
     }
+}
+
+/// A copy that is newer than a forced value stays set aside, also when the register has come to the
+/// same number: it is another history (ADR 0032).
+#[test]
+fn a_forced_value_begins_a_new_life() {
+    let before = Incarnation(6);
+    let adopted = Some(Adopted { incarnation: before, age: Age::new(5).unwrap() });
+    let class = |register: i64, own: u64, incarnation: Incarnation| {
+        let record = Record { standing: valid(own), incarnation: Some(incarnation) };
+        let own = Own { record, vacant: false, founder: true };
+        let register = Register::from_signed(register);
+        classify(&own, &View { register, incarnation: SET, adopted, holder: None })
+    };
+    assert_eq!(class(5, 5, before), Class::InSync);
+    assert_eq!(class(-6, 5, before), Class::MaybeInSync);
+    assert_eq!(class(5, 4, before), Class::Stale);
+    for register in [5, -6, 6, -7, 7, 9] {
+        assert_eq!(class(register, 6, before), Class::Held(Held::LocalAhead), "{register}");
+        assert_eq!(class(register, 5, Incarnation(5)), Class::Held(Held::QuorumDataLost));
+    }
+    assert_eq!(class(6, 6, SET), Class::InSync);
+    assert_eq!(class(6, 5, before), Class::Stale);
 }
 
 /// Whatever the numbers: a candidate is at most one step away from the register, and what may be

@@ -121,7 +121,7 @@ impl Machine {
                 out.push(Output::Tell(Notice::Candidate(class, register)));
                 self.incarnation = Some(view.incarnation);
                 self.told = None;
-                self.register = Some(register);
+                self.found = Some(*view);
                 self.phase = Phase::Loading(token);
                 out.push(Output::Load);
             }

@@ -16,15 +16,14 @@ use crate::event::Timer;
 use crate::machine::{Machine, Mode, Pairing, Phase, Step, Then, Why};
 use crate::notice::{Cause, Notice};
 use crate::output::Output;
-use crate::register::{Incarnation, Register, Token, View};
+use crate::register::{Incarnation, Register, Token};
 use crate::rules::{Rule, broken};
 use crate::standing::Standing;
 
 impl Machine {
     /// The queues are loaded and the lock is held: what the confirming read found decides.
     pub(super) fn begin_raising(&mut self, token: Token, out: &mut Vec<Output>) {
-        let incarnation = self.incarnation.expect("the confirming read told it");
-        let view = View { register: self.register.take(), incarnation, holder: Some(token) };
+        let view = self.found.take().expect("the read under the lock came before");
         let step = match classify(&self.own, &view) {
             Class::SelfRepair => Step::RepairRegister,
             Class::MaybeInSync if broken(Rule::RepairWritesFirst) => Step::RepairRegister,
@@ -38,7 +37,10 @@ impl Machine {
     pub(super) fn raise(&mut self, token: Token, step: Step, why: Why, out: &mut Vec<Output>) {
         self.phase = Phase::Raising { token, step, why };
         match self.swap_of(step) {
-            Some((from, to)) => out.push(Output::Swap { from, to, token }),
+            Some((from, to)) => {
+                let incarnation = self.incarnation.expect("a read or the creation told it");
+                out.push(Output::Swap { from, to, incarnation, token });
+            }
             None => self.write(Standing::Valid(self.age().next()), out),
         }
     }

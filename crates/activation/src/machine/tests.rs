@@ -1,7 +1,7 @@
 //! Single reactions of the machine. What whole pairs do is in `check`.
 
 use super::*;
-use crate::register::{Register, View};
+use crate::register::Register;
 
 const TOKEN: Token = Token(7);
 
@@ -26,7 +26,7 @@ fn step(machine: &mut Machine, event: Event) -> Vec<Output> {
 
 fn view(register: i64) -> View {
     let register = Register::from_signed(register);
-    View { register, incarnation: Incarnation(1), holder: Some(TOKEN) }
+    View { register, incarnation: Incarnation(1), adopted: None, holder: Some(TOKEN) }
 }
 
 fn active(mode: Mode) -> Machine {
@@ -112,7 +112,10 @@ fn ba_3_the_hand_over_to_in_sync_holds_confirms() {
     assert_eq!(outputs, [Output::Gate(Gate::Hold), Output::SendSyncDone(age(5))]);
     let outputs = step(&mut machine, Event::ReplicaLost);
     let (from, to) = (Register::Committed(age(5)), Register::Claimed(age(6)));
-    assert_eq!(outputs, [Output::DropReplica, Output::Swap { from, to, token: TOKEN }]);
+    assert_eq!(
+        outputs,
+        [Output::DropReplica, Output::Swap { from, to, incarnation: Incarnation(1), token: TOKEN }]
+    );
     assert_eq!(machine.gate(), Gate::Hold);
 }
 
@@ -281,13 +284,13 @@ fn pairing_does_not_interrupt() {
     assert_eq!(step(&mut machine, Event::Created(Incarnation(1))), [Output::Acquire]);
     let (from, to) = (Register::Committed(Age::ZERO), Register::Claimed(age(1)));
     let outputs = step(&mut machine, Event::Acquired(TOKEN));
-    assert_eq!(outputs, [Output::Swap { from, to, token: TOKEN }]);
+    assert_eq!(outputs, [Output::Swap { from, to, incarnation: Incarnation(1), token: TOKEN }]);
     let one = Record { standing: Standing::Valid(age(1)), incarnation: Some(Incarnation(1)) };
     assert_eq!(step(&mut machine, Event::Swapped { to }), [Output::Write(one)]);
     assert!(!machine.needs_lease());
     let outputs = step(&mut machine, Event::Written(one));
     let (from, to) = (Register::Claimed(age(1)), Register::Committed(age(1)));
-    assert_eq!(outputs, [Output::Swap { from, to, token: TOKEN }]);
+    assert_eq!(outputs, [Output::Swap { from, to, incarnation: Incarnation(1), token: TOKEN }]);
     assert_eq!(step(&mut machine, Event::Swapped { to }), []);
     assert_eq!(machine.phase, Phase::Active { token: TOKEN, mode: Mode::Unreplicated });
     assert!(machine.needs_lease());
