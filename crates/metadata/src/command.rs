@@ -12,6 +12,7 @@ use bytes::Bytes;
 use model::id::{ConnectionId, NodeId, QueueId};
 use serde::{Deserialize, Serialize};
 
+use crate::coordination::Coordination;
 use crate::objects::Name;
 use crate::objects::binding::Binding;
 use crate::objects::limit::{UserLimit, VhostLimit};
@@ -209,6 +210,8 @@ pub enum Command {
     /// Somebody is not a member of a quorum queue's group any more: its node deletes what it has.
     /// Nothing if it is none, or another one is there by now.
     RemoveMember(MemberName),
+    /// A lock or a register changes.
+    Coordinate(Coordination),
 }
 
 /// A node that makes itself known. A new incarnation takes the place of an older one with its name.

@@ -16,6 +16,7 @@
 pub mod objects;
 
 pub mod command;
+pub mod coordination;
 pub mod outcome;
 pub mod refusal;
 
@@ -29,6 +30,7 @@ pub mod state;
 pub mod routes;
 
 pub mod boot;
+pub mod leases;
 pub mod placement;
 pub mod store;
 

@@ -4,6 +4,7 @@
 //! the records for the store move together, each in one place (`machine::parts`).
 
 mod bindings;
+mod coordination;
 mod exchanges;
 mod members;
 mod nodes;
@@ -99,6 +100,7 @@ impl State {
             }
             Command::MembersStarted(members) => self.members_started(&members, &mut out),
             Command::RemoveMember(member) => self.remove_member(member, &mut out),
+            Command::Coordinate(change) => self.coordinate(change, &mut out)?,
         }
         Ok(out)
     }

@@ -3,12 +3,14 @@
 pub mod binding;
 pub mod exchange;
 pub mod limit;
+pub mod lock;
 pub mod member;
 pub mod node;
 pub mod parameter;
 pub mod permission;
 pub mod policy;
 pub mod queue;
+pub mod register;
 pub mod user;
 pub mod vhost;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use model::id::QueueId;
 
+use crate::coordination::Answer;
 use crate::objects::Name;
 use crate::objects::binding::Binding;
 use crate::objects::exchange::Exchange;
@@ -19,6 +20,8 @@ pub struct Outcome {
     pub deleted: bool,
     /// The queue that [`crate::command::Command::DeclareQueue`] made or found.
     pub queue: Option<Arc<Queue>>,
+    /// How a lock or register answered.
+    pub answer: Option<Answer>,
     /// Queues that are new: give each its machine.
     pub queues_created: Vec<Arc<Queue>>,
     /// Queues that are gone: end their machines, cancel their consumers.

@@ -14,11 +14,13 @@ use crate::objects::Name;
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
 use crate::objects::limit::{UserLimit, VhostLimit};
+use crate::objects::lock::Lock;
 use crate::objects::node::Node;
 use crate::objects::parameter::{GlobalParameter, Parameter};
 use crate::objects::permission::{Permission, TopicPermission};
 use crate::objects::policy::Policy;
 use crate::objects::queue::Queue;
+use crate::objects::register::Register;
 use crate::objects::user::User;
 use crate::objects::vhost::Vhost;
 use crate::routes::Routes;
@@ -42,6 +44,12 @@ pub struct State {
     pub(crate) nodes: OrdMap<u64, Arc<Node>>,
     /// The last node number that was given.
     pub(crate) last_node: u16,
+    pub(crate) locks: OrdMap<Name, Arc<Lock>>,
+    /// The last grant of any lock.
+    pub(crate) last_token: u64,
+    pub(crate) registers: OrdMap<Name, Arc<Register>>,
+    /// Names the data set that registers belong to; 0 until it was recovered for the first time.
+    pub(crate) data_set: u64,
     pub(crate) routes: Routes,
 }
 
@@ -297,6 +305,21 @@ impl State {
     /// All nodes of the cluster, lost ones too. None if the node is on its own.
     pub fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.nodes.values()
+    }
+
+    /// A lock, held or not; `None` if nobody ever asked for it.
+    pub fn lock(&self, id: &str) -> Option<&Arc<Lock>> {
+        self.locks.get(id)
+    }
+
+    /// All locks.
+    pub fn locks(&self) -> impl Iterator<Item = &Arc<Lock>> {
+        self.locks.values()
+    }
+
+    /// All registers, also those of another data set, which reads do not find.
+    pub fn registers(&self) -> impl Iterator<Item = &Arc<Register>> {
+        self.registers.values()
     }
 
     /// A parameter of the cluster.

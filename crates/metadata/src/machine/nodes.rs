@@ -33,6 +33,7 @@ impl State {
             Some(known) => {
                 if known.boot < boot {
                     self.drop_transients_of(&known, out);
+                    self.release_locks_of_earlier_boots(id.0, boot, out);
                 }
                 known.number
             }

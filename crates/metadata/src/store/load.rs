@@ -10,11 +10,13 @@ use crate::objects::Name;
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
 use crate::objects::limit::{UserLimit, VhostLimit};
+use crate::objects::lock::Lock;
 use crate::objects::node::Node;
 use crate::objects::parameter::{GlobalParameter, Parameter};
 use crate::objects::permission::{Permission, TopicPermission};
 use crate::objects::policy::Policy;
 use crate::objects::queue::Queue;
+use crate::objects::register::Register;
 use crate::objects::user::User;
 use crate::outcome::Outcome;
 use crate::state::{CompiledPolicy, State};
@@ -70,6 +72,16 @@ pub(super) fn insert(state: &mut State, key: &[u8], value: &[u8]) -> Result<(), 
         record::NODE => {
             let node: Arc<Node> = read(key, value)?;
             state.nodes.insert(node.id.0, node);
+        }
+        record::DATA_SET => state.data_set = read(key, value)?,
+        record::LAST_TOKEN => state.last_token = read(key, value)?,
+        record::LOCK => {
+            let lock: Arc<Lock> = read(key, value)?;
+            state.locks.insert(Arc::clone(&lock.id), lock);
+        }
+        record::REGISTER => {
+            let register: Arc<Register> = read(key, value)?;
+            state.registers.insert(Arc::clone(&register.id), register);
         }
         record::LAST_QUEUE => state.last_queue = read(key, value)?,
         record::GLOBAL_PARAMETER => {

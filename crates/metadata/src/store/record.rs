@@ -14,11 +14,13 @@ use model::id::QueueId;
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
 use crate::objects::limit::{UserLimit, VhostLimit};
+use crate::objects::lock::Lock;
 use crate::objects::node::Node;
 use crate::objects::parameter::{GlobalParameter, Parameter};
 use crate::objects::permission::{Permission, TopicPermission};
 use crate::objects::policy::Policy;
 use crate::objects::queue::Queue;
+use crate::objects::register::Register;
 use crate::objects::user::User;
 use crate::objects::vhost::Vhost;
 use crate::state::{State, VhostState};
@@ -44,6 +46,10 @@ pub(super) const QUEUE: u8 = b'N';
 pub(super) const BINDING: u8 = b'O';
 pub(super) const LAST_NODE: u8 = b'P';
 pub(super) const NODE: u8 = b'Q';
+pub(super) const DATA_SET: u8 = b'R';
+pub(super) const LAST_TOKEN: u8 = b'S';
+pub(super) const LOCK: u8 = b'T';
+pub(super) const REGISTER: u8 = b'U';
 
 /// An object about to be written or deleted.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +57,10 @@ pub(crate) enum Record<'o> {
     LastQueue(QueueId),
     LastNode(u16),
     Node(&'o Node),
+    DataSet(u64),
+    LastToken(u64),
+    Lock(&'o Lock),
+    Register(&'o Register),
     GlobalParameter(&'o GlobalParameter),
     User(&'o User),
     UserLimit(&'o str, UserLimit, i64),
@@ -79,6 +89,10 @@ fn key(record: &Record<'_>) -> Vec<u8> {
         Record::LastQueue(_) => join(LAST_QUEUE, &[]),
         Record::LastNode(_) => join(LAST_NODE, &[]),
         Record::Node(node) => join(NODE, &[&node.id.to_string()]),
+        Record::DataSet(_) => join(DATA_SET, &[]),
+        Record::LastToken(_) => join(LAST_TOKEN, &[]),
+        Record::Lock(lock) => join(LOCK, &[&lock.id]),
+        Record::Register(register) => join(REGISTER, &[&register.id]),
         Record::GlobalParameter(parameter) => join(GLOBAL_PARAMETER, &[&parameter.name]),
         Record::User(user) => join(USER, &[&user.name]),
         Record::UserLimit(user, limit, _) => join(USER_LIMIT, &[user, limit.as_str()]),
@@ -124,6 +138,9 @@ fn value(record: &Record<'_>) -> Vec<u8> {
         Record::LastQueue(id) => serde_json::to_writer(to, &id.0),
         Record::LastNode(number) => serde_json::to_writer(to, number),
         Record::Node(node) => serde_json::to_writer(to, node),
+        Record::DataSet(number) | Record::LastToken(number) => serde_json::to_writer(to, number),
+        Record::Lock(lock) => serde_json::to_writer(to, lock),
+        Record::Register(register) => serde_json::to_writer(to, register),
         Record::GlobalParameter(parameter) => serde_json::to_writer(to, parameter),
         Record::User(user) => serde_json::to_writer(to, user),
         Record::UserLimit(user, limit, value) => serde_json::to_writer(to, &(user, limit, value)),
@@ -156,6 +173,14 @@ pub(crate) fn all_of(state: &State, visit: &mut dyn FnMut(Record<'_>)) {
         visit(Record::LastNode(state.last_node));
     }
     state.nodes.values().for_each(|node| visit(Record::Node(node)));
+    if state.data_set > 0 {
+        visit(Record::DataSet(state.data_set));
+    }
+    if state.last_token > 0 {
+        visit(Record::LastToken(state.last_token));
+    }
+    state.locks.values().for_each(|lock| visit(Record::Lock(lock)));
+    state.registers.values().for_each(|register| visit(Record::Register(register)));
 }
 
 /// Visits every record of a vhost.

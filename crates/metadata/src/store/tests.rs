@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::command::{Command, DeclareQueue};
+use crate::coordination::Coordination;
 use crate::objects::binding::Binding;
 use crate::objects::limit::{UserLimit, VhostLimit};
 use crate::objects::parameter::{GlobalParameter, Parameter};
@@ -154,6 +155,31 @@ fn everything() -> Vec<Command> {
         Command::Bind(to_exchange("qx", "a.#", "y")),
         Command::Bind(Binding { arguments: odd, ..to_queue("y", "", "q2") }),
         Command::Bind(to_queue("amq.fanout", "", "q2")),
+        Command::Coordinate(Coordination::Acquire {
+            id: "j".into(),
+            node: u64::MAX,
+            boot: 1,
+            attempt: 1,
+            lease_ms: 2000,
+        }),
+        Command::Coordinate(Coordination::Create { id: "j".into(), founder: 7, incarnation: 1 }),
+        Command::Coordinate(Coordination::Renew { id: "j".into(), token: 1 }),
+        Command::Coordinate(Coordination::CompareAndSet {
+            id: "j".into(),
+            incarnation: 1,
+            expected: 0,
+            new: -1,
+            token: 1,
+        }),
+        Command::Coordinate(Coordination::Release { id: "j".into(), token: 1 }),
+        Command::Coordinate(Coordination::Force {
+            id: "k".into(),
+            value: i64::MAX,
+            incarnation: u64::MAX,
+            adopts: 3,
+            founder: 7,
+        }),
+        Command::Coordinate(Coordination::NewDataSet { incarnation: 5 }),
     ]
 }
 
