@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("membership", &["model"]),
     ("metadata", &["model"]),
     ("activation", &["model"]),
+    ("replication", &["model", "activation"]),
     ("wire", &["model"]),
     ("peer", &["model"]),
     ("amqp", &["model", "wire"]),
@@ -32,19 +33,20 @@ const ARROWS: &[(&str, &[&str])] = &[
             "management",
         ],
     ),
-    ("ctl", &["model", "journal"]),
+    ("ctl", &["model", "journal", "activation"]),
     ("perf", &["model", "wire"]),
 ];
 
 /// Crates whose every file is pure: no driver's crate, however small.
-const PURE: &[&str] = &["model", "queue", "activation", "membership"];
+const PURE: &[&str] = &["model", "queue", "activation", "membership", "replication"];
 
 /// Crates that lend clock, entropy, files, sockets, locks or threads.
 const DRIVERS: &[&str] =
     &["tokio", "rustix", "libc", "rand", "parking_lot", "tracing", "rocksdb", "axum", "arc-swap"];
 
 /// Crates that obey `clippy-pure.toml`.
-const CHECKED_PURE: &[&str] = &["model", "queue", "metadata", "activation", "membership"];
+const CHECKED_PURE: &[&str] =
+    &["model", "queue", "metadata", "activation", "membership", "replication"];
 
 fn manifest(name: &str) -> toml::Table {
     let path = root().join("crates").join(name).join("Cargo.toml");

@@ -444,6 +444,49 @@ pub enum Command {
     /// Works on a journal's directory while no node uses it.
     #[command(subcommand)]
     Journal(JournalCommand),
+    /// Shows and sets how old the copies of journals in a data directory are.
+    #[command(subcommand)]
+    Activation(ActivationCommand),
+}
+
+/// Offline work on the activation sequence.
+#[derive(Debug, Subcommand)]
+#[command(rename_all = "snake_case")]
+pub enum ActivationCommand {
+    /// Lists the copies; changes nothing.
+    List {
+        /// The data directory of a node, which may be running.
+        directory: PathBuf,
+        /// Only this journal.
+        #[arg(long)]
+        journal: Option<String>,
+        /// Also say what each copy is worth against this coordinated sequence; a claim is negative.
+        #[arg(long, allow_negative_numbers = true)]
+        coordinated: Option<i64>,
+        /// The node is the founder of the journals: it may serve one that nobody has served yet.
+        #[arg(long)]
+        founder: bool,
+    },
+    /// Sets the sequence of a copy. Upwards only with `--force` and `--confirm`.
+    Set {
+        /// The data directory of a node that does not run.
+        directory: PathBuf,
+        /// Which journal.
+        #[arg(long)]
+        journal: String,
+        /// The sequence.
+        #[arg(long)]
+        to: u64,
+        /// The copy may be served although others have more.
+        #[arg(long)]
+        force: bool,
+        /// The journal's name once more: what others have more may be lost.
+        #[arg(long)]
+        confirm: Option<String>,
+        /// Only say what would be done.
+        #[arg(long = "dry_run", alias = "dry-run")]
+        dry_run: bool,
+    },
 }
 
 /// Which quorum queues are meant, and which of them are printed.

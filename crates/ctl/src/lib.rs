@@ -10,6 +10,7 @@ pub mod output;
 pub mod run;
 
 mod act;
+mod activation;
 mod check;
 mod list;
 mod members;

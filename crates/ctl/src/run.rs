@@ -10,7 +10,7 @@ use crate::client::{Client, segment};
 use crate::exit::{Exit, Failed};
 use crate::list::{self, List};
 use crate::output::Rows;
-use crate::{act, check, members, nodes, offline, reconcile};
+use crate::{act, activation, check, members, nodes, offline, reconcile};
 
 /// One run of a command: whom it asks, where it prints.
 pub(crate) struct Session<'a> {
@@ -45,6 +45,9 @@ impl Session<'_> {
     fn perform(&mut self) -> Result<(), Failed> {
         if let Command::Journal(command) = &self.arguments.command {
             return offline::journal(command, self.arguments.formatter, self.out);
+        }
+        if let Command::Activation(command) = &self.arguments.command {
+            return activation::perform(command, self.arguments, self.out);
         }
         if act::perform(self)?
             || check::perform(self)?

@@ -55,6 +55,8 @@ mod keeper;
 
 pub mod disk;
 
+pub mod whole;
+
 // For tools, tests and simulations.
 pub mod inspect;
 

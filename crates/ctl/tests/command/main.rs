@@ -1,5 +1,6 @@
 //! Commands against a node that gives prepared answers: what is asked, what is printed, how it ends.
 
+mod activation;
 mod members;
 mod node;
 mod nodes;
