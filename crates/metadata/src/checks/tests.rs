@@ -430,7 +430,7 @@ fn arguments_and_properties_of_new_quorum_queues() {
         ("x-quorum-initial-group-size", integer(0), ": {value_zero,0}"),
         ("x-quorum-initial-group-size", integer(-1), ": {value_negative,-1}"),
         ("x-quorum-target-group-size", integer(-1), ": {value_negative,-1}"),
-        ("x-quorum-target-group-size", text("3"), ": {unacceptable_type,longstr}"),
+        ("x-quorum-target-group-size", text("3"), ": \"expected integer, got longstr\""),
         ("x-dead-letter-strategy", text("often"), ": invalid_dlx_strategy"),
         ("x-expires", integer(0), ": {value_zero,0}"),
     ] {
