@@ -80,7 +80,8 @@ pub(crate) enum Then {
     Confirm { origin: Arc<Origin>, channel: ChannelId, number: u64 },
     /// A waiting task is told: `true` if every queue took it.
     Wake(oneshot::Sender<bool>),
-    /// The queue that gave the message up may forget it, whether it was taken or not.
+    /// The queue that gave the message up is told: it may forget it, unless it keeps what was not
+    /// taken.
     Forget { inbox: Arc<Inbox>, queue: QueueId, seq: Seq },
 }
 
@@ -120,7 +121,7 @@ impl Group {
             // The receiver is gone when its connection is: nobody is left to be told.
             Some(Then::Wake(sender)) => drop(sender.send(accepted)),
             Some(Then::Forget { inbox, queue, seq }) => {
-                inbox.post(Batch::one(Command::DeadLettered { queue, seq }));
+                inbox.post(Batch::one(Command::DeadLettered { queue, seq, accepted }));
             }
             None => {}
         }

@@ -243,7 +243,7 @@ impl Shard {
             Command::Orders { batch, .. } => queue.orders(batch),
             Command::Notice(notice) => queue.notice(desk, *notice),
             Command::Leads { leader, .. } => queue.leads(now, leader),
-            Command::DeadLettered { seq, .. } => queue.dead_lettered(desk, seq),
+            Command::DeadLettered { seq, accepted, .. } => queue.dead_lettered(desk, seq, accepted),
             Command::View { answer, .. } => command::answer(answer, Some(queue.view())),
             Command::Touch { .. } => queue.touch(now),
             Command::Publish(_)
@@ -376,7 +376,7 @@ impl Shard {
                 self.read = true;
                 self.follow_up(queue, |slot, desk| slot.on_read(desk, bodies));
             }
-            Command::DeadLettered { queue, seq } => {
+            Command::DeadLettered { queue, seq, .. } => {
                 self.follow_up(queue, |slot, desk| slot.on_dead_lettered(desk, seq));
             }
             Command::View { queue, answer } => {

@@ -513,6 +513,7 @@ impl Topology {
                 message_ttl: effective.ttl,
                 expires: effective.expires,
                 dead_letter: dead_letter.is_some(),
+                keeps_dead: effective.dead_letters_at_least_once,
                 delivery_limit: effective
                     .delivery_limit
                     .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),

@@ -35,6 +35,9 @@ pub struct QueueSettings {
     pub dead_letter_exchange: Option<Name>,
     /// The key of dead letters; `None`: their own.
     pub dead_letter_routing_key: Option<Name>,
+    /// A dead letter stays until its targets have it. The queue takes it as false unless it is a
+    /// quorum queue that refuses what is over its limits.
+    pub dead_letters_at_least_once: bool,
     /// How often a message may be given back; `None`: any number of times.
     pub delivery_limit: Option<u64>,
     /// Which messages wait when they come back, and how long; `None`: none does.
@@ -292,6 +295,9 @@ fn settings(
         overflow,
         dead_letter_exchange: text("x-dead-letter-exchange", "dead-letter-exchange"),
         dead_letter_routing_key: text("x-dead-letter-routing-key", "dead-letter-routing-key"),
+        dead_letters_at_least_once: kind == QueueKind::Quorum
+            && text("x-dead-letter-strategy", "dead-letter-strategy").as_deref()
+                == Some("at-least-once"),
         delivery_limit: number("x-delivery-limit", "delivery-limit").or_else(|| {
             (kind == QueueKind::Quorum && !says_limit).then_some(QUORUM_DELIVERY_LIMIT)
         }),

@@ -80,7 +80,13 @@ pub enum Command {
         /// in order.
         more: bool,
     },
-    /// Removes what is ready or delayed; what is unsettled stays. Answered by [`Reply::Count`].
+    /// The targets of a message that is dead and was kept have it: it is gone. Answered by
+    /// [`Reply::Done`], also if it is unknown.
+    Bury {
+        /// Which message.
+        seq: Seq,
+    },
+    /// Removes what is ready or delayed; what is unsettled, or dead and kept, stays. Answered by [`Reply::Count`].
     Purge,
     /// Ends the queue. Answered by [`Reply::Count`] (ready messages), [`Reply::NotEmpty`] or
     /// [`Reply::InUse`], checked in this order. When it is done the machine is empty and without

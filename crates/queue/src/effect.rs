@@ -29,7 +29,8 @@ pub enum Effect {
         last: Seq,
     },
     /// Publish this message to the dead letter exchange and release it then. It has left the
-    /// queue. They come in the order of the queue.
+    /// queue, unless dead messages are kept: then say `Command::Bury` once its targets have it, and
+    /// release nothing before. They come in the order of the queue.
     DeadLetter {
         /// Which message. After `Reply::Rejected` it is the arrival, which was never stored.
         seq: Seq,

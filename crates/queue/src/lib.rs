@@ -25,6 +25,8 @@ pub mod queue;
 
 mod message;
 
+mod dead;
+
 mod delayed;
 
 mod reader;

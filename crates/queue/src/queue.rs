@@ -36,6 +36,7 @@ use model::time::Timestamp;
 
 use crate::command::{Arrival, Command, Reply, Subscription};
 use crate::consumers::{Consumers, Single, Slot};
+use crate::dead::Dead;
 use crate::delayed::Delayed;
 use crate::effect::{Effect, Reason};
 use crate::head::Head;
@@ -63,6 +64,8 @@ pub struct Queue {
     ready: Ready,
     /// What came back and is not ready yet.
     delayed: Delayed,
+    /// What is dead and stays until its targets have it.
+    dead: Dead,
     consumers: Consumers,
     /// What was taken by `basic.get`.
     got: Unsettled,
@@ -92,6 +95,7 @@ impl Queue {
         Self {
             ready: Ready::new(settings.style),
             delayed: Delayed::default(),
+            dead: Dead::default(),
             settings,
             consumers,
             got: Unsettled::default(),
@@ -173,6 +177,12 @@ impl Queue {
                 self.cancel(now, consumer, true, effects);
                 Reply::Done
             }
+            Command::Bury { seq } => {
+                if self.dead.remove(seq) {
+                    release(effects, seq);
+                }
+                Reply::Done
+            }
             Command::Purge => self.purge(effects),
             Command::Delete { if_unused, if_empty } => self.delete(if_unused, if_empty, effects),
             Command::Configure(settings) => {
@@ -195,15 +205,15 @@ impl Queue {
         self.arrival_message(now, arrival).head()
     }
 
-    /// The head of a message that is here, ready or unsettled. Looks through all consumers.
+    /// The head of a message that is here, ready, unsettled or kept though it is dead. Looks through all consumers.
     pub fn head(&self, seq: Seq) -> Option<Head> {
         let held = || {
             let by_consumer = || self.consumers.iter().find_map(|one| one.held.find(seq));
             let message = self.got.find(seq).or_else(by_consumer)?;
             Some(Message { delivered: true, ..message })
         };
-        let delayed = || self.delayed.find(seq);
-        self.ready.find(seq).or_else(delayed).or_else(held).map(|message| message.head())
+        let elsewhere = || self.delayed.find(seq).or_else(|| self.dead.find(seq));
+        self.ready.find(seq).or_else(elsewhere).or_else(held).map(|message| message.head())
     }
 
     /// Messages that wait.
@@ -224,6 +234,21 @@ impl Queue {
     /// Bytes of the bodies of messages that came back and wait for their next attempt.
     pub fn delayed_bytes(&self) -> u64 {
         self.delayed.bytes()
+    }
+
+    /// Messages that are dead and stay until their targets have them.
+    pub fn dead(&self) -> u64 {
+        self.dead.len()
+    }
+
+    /// Their names and why they died, ascending.
+    pub fn deaths(&self) -> impl Iterator<Item = (Seq, Reason)> + '_ {
+        self.dead.iter().map(|(message, reason)| (message.seq, reason))
+    }
+
+    /// Why a message died, if it is one of them.
+    pub fn death(&self, seq: Seq) -> Option<Reason> {
+        self.dead.death(seq)
     }
 
     /// Messages that are handed out and not settled.
@@ -509,7 +534,7 @@ impl Queue {
 
     fn expire_heads(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         while let Some(message) = self.ready.pop_expired(now) {
-            self.drop(message.seq, Reason::Expired, effects);
+            self.drop(message, Reason::Expired, effects);
         }
     }
 
@@ -519,7 +544,7 @@ impl Queue {
         if self.settings.overflow == Overflow::DropHead {
             while self.is_over(None) {
                 let Some(message) = self.ready.drop_head() else { return };
-                self.drop(message.seq, Reason::MaxLen, effects);
+                self.drop(message, Reason::MaxLen, effects);
             }
         }
     }
@@ -527,15 +552,19 @@ impl Queue {
     /// Whether what is ready or will be, and `arrival`, is more than the limits allow.
     fn is_over(&self, arrival: Option<&Message>) -> bool {
         let (more, more_bytes) = arrival.map_or((0, 0), |message| (1, u64::from(message.bytes)));
-        let len = self.ready.len() + self.delayed.len() + more;
-        let bytes = self.ready.bytes() + self.delayed.bytes() + more_bytes;
+        let len = self.ready.len() + self.delayed.len() + self.dead.len() + more;
+        let bytes = self.ready.bytes() + self.delayed.bytes() + self.dead.bytes() + more_bytes;
         self.settings.max_length.is_some_and(|max| len > max)
             || self.settings.max_length_bytes.is_some_and(|max| bytes > max)
     }
 
     /// A message that left the queue goes to the dead letter exchange, or for good.
-    fn drop(&self, seq: Seq, reason: Reason, effects: &mut Vec<Effect>) {
+    fn drop(&mut self, message: Message, reason: Reason, effects: &mut Vec<Effect>) {
+        let seq = message.seq;
         if self.settings.dead_letter {
+            if self.settings.keeps_dead {
+                self.dead.push(message, reason);
+            }
             effects.push(Effect::DeadLetter { seq, reason });
         } else {
             release(effects, seq);

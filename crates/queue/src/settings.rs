@@ -27,6 +27,10 @@ pub struct Settings {
     /// Whether there is a dead letter exchange: what expires, is discarded, dropped or fails too
     /// often leaves by `Effect::DeadLetter` instead of `Effect::Release`.
     pub dead_letter: bool,
+    /// A message that is dead-lettered stays until `Command::Bury` says that its targets have it
+    /// (`x-dead-letter-strategy: at-least-once`). Only with a dead letter exchange, for quorum
+    /// queues that refuse what is over their limits; others take it as false.
+    pub keeps_dead: bool,
     /// How often a message may come back as failed and still be delivered again
     /// (`x-delivery-limit`): with 3, the fourth failure ends it. `None`: no limit.
     pub delivery_limit: Option<u32>,
@@ -128,6 +132,7 @@ impl Settings {
             message_ttl: None,
             expires: None,
             dead_letter: false,
+            keeps_dead: false,
             delivery_limit: None,
             delayed_retry: None,
             max_priority: None,
@@ -147,6 +152,9 @@ impl Settings {
         if self.style == Style::Classic {
             self.delayed_retry = None;
         }
+        self.keeps_dead &= self.style == Style::Quorum
+            && self.dead_letter
+            && self.overflow == Overflow::RejectPublish;
         self
     }
 
@@ -207,6 +215,7 @@ impl Settings {
                 reader::put(&mut out, number);
             }
         }
+        out[2] |= u8::from(self.keeps_dead) << 7;
         if let Some(retry) = self.delayed_retry {
             reader::put(&mut out, retry.min.0);
             reader::put(&mut out, retry.max.0);
@@ -225,9 +234,12 @@ impl Settings {
             return Err(Malformed::Version(version));
         }
         let flags = reader.byte()?;
-        let numbers = reader.flags(0b111_1111)?;
+        let numbers = reader.byte()?;
         let flag = |bit: u8| flags >> bit & 1 != 0;
         let has = |bit: u8| numbers >> bit & 1 != 0;
+        if has(7) && !flag(3) {
+            return Err(Malformed::Flags(numbers));
+        }
         let settings = Self {
             style: if flag(0) { Style::Quorum } else { Style::Classic },
             overflow: match (flag(1), flag(2)) {
@@ -237,6 +249,7 @@ impl Settings {
                 (true, true) => return Err(Malformed::Flags(flags)),
             },
             dead_letter: flag(3),
+            keeps_dead: has(7),
             single_active_consumer: flag(4),
             auto_delete: flag(5),
             max_length: has(0).then(|| reader.take()).transpose()?,
@@ -284,6 +297,7 @@ mod tests {
                 message_ttl: bit(4).then_some(Millis(large)),
                 expires: bit(5).then_some(Millis(60_000)),
                 dead_letter: bit(6),
+                keeps_dead: bit(6) && bit(8),
                 delivery_limit: bit(7).then_some(u32::MAX),
                 max_priority: bit(8).then_some(u8::MAX),
                 single_active_consumer: bit(9),

@@ -17,6 +17,8 @@ use crate::wire::{Malformed, Reader, Write};
 use bytes::{BufMut, Bytes, BytesMut};
 use journal::op::{Class, Lsn, Payload};
 use model::id::{NodeId, Seq};
+use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -93,13 +95,16 @@ pub(crate) struct Sender {
     pub(crate) seat: Arc<Seat>,
 }
 
+/// Names of bodies, and where they lie.
+type Places = Vec<(u64, BodyPlace)>;
+
 /// Why a transmission failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error("reading failed: {0}")]
-    Disk(#[from] std::io::Error),
+    Disk(#[from] io::Error),
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
@@ -135,8 +140,7 @@ impl Sender {
             sending.piece(Piece::State(state.slice(at..end))).await?;
             at = end;
         }
-        let places = self.seat.call(|member| member.export(&state));
-        sending.bodies(places).await?;
+        sending.all_bodies(&state).await?;
         let mut meta = BytesMut::new();
         checkpoint::put_meta(&mut meta, &snapshot.meta);
         let answer = sending.piece(Piece::End(vote, meta.freeze())).await?;
@@ -156,8 +160,31 @@ impl Sending<'_> {
         Ok(self.sender.transport.request(self.to, request.encode(), wait).await?)
     }
 
-    async fn bodies(&mut self, places: Vec<(u64, BodyPlace)>) -> Result<(), SendError> {
-        let mut places = places.into_iter().peekable();
+    /// Sends the bodies that a state names. While they are read, the member may carry some to other
+    /// records, where it finds them when it is asked again, and some may be settled.
+    async fn all_bodies(&mut self, state: &Bytes) -> Result<(), SendError> {
+        let (mut sent, mut missed) = (BTreeSet::new(), Vec::new());
+        loop {
+            let mut places = self.sender.seat.call(|member| member.export(state));
+            if missed.iter().any(|one| places.contains(one)) {
+                return Err(SendError::Disk(io::Error::other("a body cannot be read")));
+            }
+            places.retain(|(name, _)| !sent.contains(name));
+            missed = self.bodies(&places).await?;
+            if missed.is_empty() {
+                return Ok(());
+            }
+            sent.extend(places.into_iter().map(|(name, _)| name));
+            for (name, _) in &missed {
+                sent.remove(name);
+            }
+        }
+    }
+
+    /// Sends bodies; gives those that cannot be read.
+    async fn bodies(&mut self, places: &[(u64, BodyPlace)]) -> Result<Places, SendError> {
+        let mut missed = Vec::new();
+        let mut places = places.iter().cloned().peekable();
         while places.peek().is_some() {
             // Read as many records at once as make up a piece or so.
             let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -170,12 +197,13 @@ impl Sending<'_> {
                 };
                 batch.push(place);
             }
-            self.batch(batch).await?;
+            self.batch(batch, &mut missed).await?;
         }
-        self.flush().await
+        self.flush().await?;
+        Ok(missed)
     }
 
-    async fn batch(&mut self, batch: Vec<(u64, BodyPlace)>) -> Result<(), SendError> {
+    async fn batch(&mut self, batch: Places, missed: &mut Places) -> Result<(), SendError> {
         let position = |place: &(u64, BodyPlace)| match &place.1 {
             BodyPlace::Record { position, .. } => Some(*position),
             BodyPlace::Bytes(_) => None,
@@ -189,8 +217,10 @@ impl Sending<'_> {
                 BodyPlace::Bytes(body) => body,
                 BodyPlace::Record { position, offset, length } => {
                     let at = positions.binary_search(&position).expect("it was asked for");
-                    // The message was settled since the checkpoint, which a later entry says.
-                    let Ok(record) = &records[at] else { continue };
+                    let Ok(record) = &records[at] else {
+                        missed.push((name, BodyPlace::Record { position, offset, length }));
+                        continue;
+                    };
                     let start = record.len().min(offset as usize);
                     let end = record.len().min(start.saturating_add(length as usize));
                     record.slice(start..end)

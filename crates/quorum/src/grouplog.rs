@@ -387,14 +387,19 @@ impl GroupLog {
     }
 
     async fn save_vote(&self, vote: Vote) -> io::Result<()> {
-        let lsn = {
+        let (entries, lsn) = {
             let mut state = self.state.lock();
+            let entries = state.slots.back().map_or(Lsn(0), |slot| slot.lsn);
             let position = state.take_position();
             let old = state.vote.replace((vote, position)).map(|(_, at)| at);
-            self.replace(&state, &Head::Vote(vote), Bytes::new(), Replaced { position, old })
+            let replaced = Replaced { position, old };
+            (entries, self.replace(&state, &Head::Vote(vote), Bytes::new(), replaced))
         };
         self.seat.on_vote(vote);
-        self.disk.watermark.reached(Until::Vital, lsn).await
+        self.disk.watermark.reached(Until::Vital, lsn).await?;
+        // openraft takes what it asked for before as done too, and tells the next leader so: entries
+        // that wait for room on a full disk hold up a vote behind them.
+        self.disk.watermark.reached(self.until(), entries).await
     }
 
     /// Renews the hint of what is committed. It costs no sync.

@@ -8,6 +8,8 @@ mod log;
 
 mod storage_suite;
 
+mod bringup;
+
 mod cluster;
 
 mod supervision;

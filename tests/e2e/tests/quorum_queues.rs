@@ -225,6 +225,38 @@ fn a_poisonous_message_is_dropped_or_dead_lettered_at_the_limit() {
 }
 
 #[test]
+fn a_dead_message_stays_until_its_target_takes_it_whoever_leads() {
+    let mut cluster = Setup::new().start();
+    let arguments = table! {
+        "x-queue-type" => "quorum", "x-overflow" => "reject-publish",
+        "x-dead-letter-strategy" => "at-least-once",
+        "x-dead-letter-exchange" => "", "x-dead-letter-routing-key" => "dead",
+    };
+    let mut client = cluster.channel(0);
+    cluster.channel(1).queue(1, "q", DURABLE, &arguments).unwrap();
+    let narrow = table! {
+        "x-queue-type" => "quorum", "x-overflow" => "reject-publish", "x-max-length" => 1,
+    };
+    client.queue(1, "dead", DURABLE, &narrow).unwrap();
+    fill(&mut client, "q", (0..5).map(|n| n.to_string()));
+    for _ in 0..5 {
+        let message = client.get_soon_unsettled(1, "q");
+        client.reject(1, message.tag, false).unwrap();
+    }
+    client.sync(1).unwrap();
+    // One of them fits, and the node that sent it on is lost.
+    until_equal("the target is full", &1, || client.depth(1, "dead").unwrap().messages);
+    cluster.kill(1);
+    let mut found = std::collections::BTreeSet::new();
+    while found.len() < 5 {
+        let message = client.get_soon(1, "dead");
+        assert!(message.properties.header("x-death").is_some(), "{message:?}");
+        found.insert(message.text());
+    }
+    assert!(found.into_iter().eq((0..5).map(|n| n.to_string())));
+}
+
+#[test]
 fn what_came_back_waits_when_the_queue_says_so() {
     let cluster = Setup::new().start();
     let mut client = cluster.channel(1);

@@ -523,6 +523,9 @@ impl Client {
             if pending.since >= oldest {
                 break;
             }
+            if !matches!(pending.asker, Asker::Publisher { .. }) {
+                continue;
+            }
             if let Asker::Publisher { origin, bytes, done } =
                 std::mem::replace(&mut pending.asker, Asker::Nobody)
             {

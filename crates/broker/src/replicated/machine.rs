@@ -322,6 +322,11 @@ impl Machine {
                 self.leave(|at, _| at.node == start.node && at.boot < start.boot, outputs);
             }
             Order::Lost { node } => self.lose(node, outputs),
+            Order::Bury { seqs } => {
+                for seq in seqs {
+                    self.queue_does(Command::Bury { seq }, outputs);
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::id::{NodeId, QueueId, StreamId};
+use model::id::{NodeId, QueueId, Seq, StreamId};
 use parking_lot::Mutex;
 use quorum::member::{Body, BodyPlace, Committed, Member, Role};
 use quorum::records::Records;
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use crate::replicated::containers::Containers;
 use crate::replicated::queue::Input;
 use crate::replicated::replica::body_name;
+use crate::replicated::replica::checkpoint::named_records;
 use crate::shard::command::{Batch, Command};
 use crate::shards::Shards;
 
@@ -64,10 +65,14 @@ impl Member for QueueMember {
         self.post(Input::Install { state, records: bodies, done });
     }
 
-    fn export(&self, _state: &Bytes) -> Vec<(u64, BodyPlace)> {
-        // All that is alive now: what died since the checkpoint is settled by entries behind it.
+    fn export(&self, state: &Bytes) -> Vec<(u64, BodyPlace)> {
+        // All that is alive now: what died since the checkpoint is settled by entries behind it, and
+        // what came since comes with them.
+        let named = named_records(state);
         let containers = self.containers.lock();
-        let whole = containers.records().map(|(first, record)| {
+        let is_named = |first: &Seq| named.contains(first);
+        let records = containers.records().filter(|(first, _)| is_named(first));
+        let whole = records.map(|(first, record)| {
             (
                 body_name(first, true),
                 BodyPlace::Record { position: record.position, offset: 0, length: u32::MAX },

@@ -75,6 +75,8 @@ pub(crate) enum Order {
     Restarted { start: Sender },
     /// The leader's own: a node has been away for too long; its consumers are gone.
     Lost { node: NodeId },
+    /// The leader's own: dead messages that were kept are where they go.
+    Bury { seqs: Vec<Seq> },
 }
 
 /// Messages with consecutive names that one holder settles.
@@ -276,6 +278,7 @@ mod kind {
     pub(super) const COUNT: u8 = 20;
     pub(super) const RESTARTED: u8 = 21;
     pub(super) const TOUCH: u8 = 22;
+    pub(super) const BURY: u8 = 23;
 }
 
 impl Order {
@@ -392,6 +395,12 @@ impl Order {
                 out.put_u8(kind::LOST);
                 out.put_u64_le(node.0);
             }
+            Self::Bury { seqs } => {
+                out.put_u8(kind::BURY);
+                for seq in seqs {
+                    out.put_u64_le(seq.0);
+                }
+            }
         }
     }
 
@@ -472,6 +481,13 @@ impl Order {
                 Self::Restarted { start: Sender { node, boot: u64_of(&mut bytes)? } }
             }
             kind::LOST => Self::Lost { node: NodeId(u64_of(&mut bytes)?) },
+            kind::BURY => {
+                let mut seqs = Vec::with_capacity(bytes.len() / 8);
+                while bytes.has_remaining() {
+                    seqs.push(Seq(u64_of(&mut bytes)?));
+                }
+                Self::Bury { seqs }
+            }
             _ => return Err(Malformed("an unknown kind")),
         };
         if bytes.has_remaining() {

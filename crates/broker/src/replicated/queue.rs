@@ -423,9 +423,9 @@ impl ClusterQueue {
         }
     }
 
-    pub(crate) fn dead_lettered(&mut self, desk: &mut Desk, seq: Seq) {
+    pub(crate) fn dead_lettered(&mut self, desk: &mut Desk, seq: Seq, accepted: bool) {
         if let Some(replica) = &mut self.replica {
-            replica.dead_lettered(desk, &self.profile, seq);
+            replica.dead_lettered(desk, &self.profile, seq, accepted);
         }
     }
 
@@ -435,6 +435,9 @@ impl ClusterQueue {
             self.client.refuse_without_leader(&mut desk.outboxes);
         }
         let me = self.client.me();
+        if let Some(replica) = &mut self.replica {
+            replica.go_on(desk, &self.profile);
+        }
         loop {
             let mut moved = false;
             while let Some((leader, batch)) = self.client.batch() {
@@ -484,7 +487,15 @@ impl ClusterQueue {
         let again = refused.map(|_| Timestamp(self.used_at.0 + RETRY.0));
         let absent = self.absent.values().copied();
         let client = self.client.deadline();
-        machine.into_iter().chain(publish).chain(again).chain(client).chain(absent).min()
+        let dead = self.replica.as_ref().and_then(Replica::again_deadline);
+        machine
+            .into_iter()
+            .chain(dead)
+            .chain(publish)
+            .chain(again)
+            .chain(client)
+            .chain(absent)
+            .min()
     }
 
     /// That time has come.
@@ -493,6 +504,9 @@ impl ClusterQueue {
             && replica.deadline().is_some_and(|deadline| deadline <= now)
         {
             replica.tick();
+        }
+        if let Some(replica) = &mut self.replica {
+            replica.again(now);
         }
         while let Some((&node, _)) = self.absent.iter().find(|(_, until)| **until <= now) {
             self.absent.remove(&node);

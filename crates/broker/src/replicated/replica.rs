@@ -10,7 +10,8 @@
 //! At most [`IN_FLIGHT`] entries of this node are under way at once; everything that arrives
 //! meanwhile becomes the next one.
 
-mod checkpoint;
+pub(crate) mod checkpoint;
+mod dead;
 #[cfg(test)]
 mod tests;
 
@@ -42,10 +43,10 @@ use crate::totals::Counters;
 const IN_FLIGHT: usize = 2;
 /// An entry takes no more batches when it has this many bytes.
 const ENTRY_BYTES: usize = 2 << 20;
+/// After so many milliseconds what was not durable is read again.
+const REREAD: u64 = 20;
 /// Most messages that one read brings back.
 const READ_MESSAGES: usize = 512;
-/// Most dead messages on their way at once.
-const DEAD_IN_FLIGHT: usize = 512;
 
 /// Something on its way out that waits for its body, or for one before it.
 #[derive(Debug)]
@@ -83,6 +84,10 @@ struct Leading {
     outgoing: VecDeque<Outgoing>,
     dead: VecDeque<(Seq, Reason)>,
     dead_in_flight: usize,
+    /// Dead messages that are kept and were not taken: when they are sent again.
+    dead_later: BTreeSet<(Timestamp, Seq)>,
+    /// Dead messages that were kept and are where they go.
+    buried: Vec<Seq>,
     /// Messages that are gone for the machine and wait in `outgoing`: released when they are sent.
     held: BTreeSet<Seq>,
     /// A tick is proposed.
@@ -114,6 +119,10 @@ pub(crate) struct Replica {
     outputs: Vec<Output>,
     /// What is being read, and where it lay then.
     reading: Option<Vec<(Seq, Place)>>,
+    /// Everything applied lies before this in the journal.
+    applied: journal::op::Lsn,
+    /// Something was not durable when it was to be read: when it is read again.
+    reread: Option<Timestamp>,
     /// The container whose last bodies are being carried over.
     carrying: Option<Seq>,
     /// How often another state was installed.
@@ -136,6 +145,8 @@ impl Replica {
             leading: None,
             outputs: Vec::new(),
             reading: None,
+            applied: journal::op::Lsn(0),
+            reread: None,
             carrying: None,
             installs: 0,
             stopped: None,
@@ -192,6 +203,7 @@ impl Replica {
         }
         let consumers = self.machine.subscribed().values();
         leading.unattached = consumers.filter(|one| !one.no_ack).map(|one| one.at).collect();
+        leading.inherit_dead(self.machine.queue().deaths());
         self.leading = Some(leading);
     }
 
@@ -200,7 +212,7 @@ impl Replica {
     pub(crate) fn step_down(&mut self) {
         let Some(leading) = self.leading.take() else { return };
         let waiting = leading.outgoing.iter().filter_map(Outgoing::seq);
-        let dead = leading.dead.iter().map(|(seq, _)| *seq);
+        let dead = leading.dead.iter().map(|(seq, _)| *seq).filter(|seq| !self.is_kept(*seq));
         let gone: BTreeSet<Seq> =
             waiting.filter(|seq| leading.held.contains(seq)).chain(dead).collect();
         for seq in gone {
@@ -278,6 +290,7 @@ impl Replica {
             leading.in_flight += 1;
             return Some(refused);
         }
+        leading.bury();
         if leading.waiting.is_empty() && leading.own.is_empty() {
             return None;
         }
@@ -343,6 +356,7 @@ impl Replica {
         // Everything applied lies before this in the journal.
         let lsn = desk.journal.submit(Vec::new());
         self.bodies.handed(lsn, self.machine.last());
+        self.applied = lsn;
         Ok(())
     }
 
@@ -415,11 +429,7 @@ impl Replica {
             }
             Effect::Release { first, last } => self.release(first, last),
             Effect::DeadLetter { seq, reason } => {
-                self.count_death(profile, reason);
-                match &mut self.leading {
-                    Some(leading) => leading.dead.push_back((seq, reason)),
-                    None => self.release(seq, seq),
-                }
+                self.died(profile, seq, reason);
             }
             // The state itself is what is kept.
             Effect::Noted { .. } => {}
@@ -498,18 +508,6 @@ impl Replica {
             .as_mut()
             .map(|leading| std::mem::take(&mut leading.notices))
             .unwrap_or_default()
-    }
-
-    fn count_death(&mut self, profile: &Profile, reason: Reason) {
-        if profile.dead_letter.is_none() {
-            return;
-        }
-        match reason {
-            Reason::Rejected => self.counters.dead_rejected += 1,
-            Reason::Expired => self.counters.dead_expired += 1,
-            Reason::MaxLen => self.counters.dead_maxlen += 1,
-            Reason::DeliveryLimit => self.counters.dead_delivery_limit += 1,
-        }
     }
 
     /// Sends something, behind what waits already.
@@ -618,38 +616,10 @@ impl Replica {
         }
     }
 
-    /// Sends dead messages on, a bounded number at once.
-    fn pump_dead(&mut self, desk: &mut Desk, profile: &Profile) {
-        loop {
-            let Some(leading) = &mut self.leading else { return };
-            if leading.dead_in_flight >= DEAD_IN_FLIGHT {
-                return;
-            }
-            let Some(&(seq, reason)) = leading.dead.front() else { return };
-            let Some(body) = self.bodies.get(seq) else { return self.read(desk, profile) };
-            let message = body.message.clone();
-            leading.dead.pop_front();
-            if desk.dead_letter(profile, &message, reason, Some(seq)) {
-                leading.dead_in_flight += 1;
-            } else {
-                self.release(seq, seq);
-            }
-        }
-    }
-
-    /// A dead message has been taken by its targets.
-    pub(crate) fn dead_lettered(&mut self, desk: &mut Desk, profile: &Profile, seq: Seq) {
-        self.release(seq, seq);
-        if let Some(leading) = &mut self.leading {
-            leading.dead_in_flight = leading.dead_in_flight.saturating_sub(1);
-        }
-        self.pump_dead(desk, profile);
-    }
-
     /// Reads the bodies that are missing at the heads of what waits, and some behind them.
     fn read(&mut self, desk: &mut Desk, profile: &Profile) {
         let Some(leading) = &self.leading else { return };
-        if self.reading.is_some() {
+        if self.reading.is_some() || self.reread.is_some() {
             return;
         }
         let containers = self.containers.lock();
@@ -706,6 +676,11 @@ impl Replica {
             }
         }
         drop(containers);
+        if !unreadable.is_empty() && desk.journal.durable() < self.applied {
+            // The others have it on their disks, and this one, which followed until now, not yet.
+            self.reread = Some(Timestamp(desk.now.0 + REREAD));
+            return;
+        }
         // What cannot be read here cannot be delivered by this leader.
         let mut runs = Vec::new();
         leading.outgoing.retain(|one| match one.seq() {
@@ -725,7 +700,7 @@ impl Replica {
             let outcome = Settlement::Client(amqp::request::Outcome::Accept);
             leading.own.push(Order::Settle { runs, outcome });
         }
-        leading.dead.retain(|(seq, _)| !unreadable.contains(seq));
+        self.lose_dead(|seq| unreadable.contains(&seq));
         self.pump(desk, profile);
         self.pump_dead(desk, profile);
     }

@@ -97,8 +97,8 @@ pub(crate) enum Command {
     Lost { node: NodeId },
     /// A node is lost for too long: its consumers are gone. Goes to every shard.
     LostForLong { node: NodeId },
-    /// A dead-lettered message has reached its target, or had none.
-    DeadLettered { queue: QueueId, seq: Seq },
+    /// A dead-lettered message has reached its targets, or was refused by some of them.
+    DeadLettered { queue: QueueId, seq: Seq, accepted: bool },
     /// A look at one queue.
     View { queue: QueueId, answer: oneshot::Sender<Option<QueueView>> },
     /// A look at everything, `copies` of queues that others lead included if wanted.

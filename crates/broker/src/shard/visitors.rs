@@ -245,7 +245,8 @@ impl Shard {
             | Order::Configure(_)
             | Order::Tick
             | Order::Restarted { .. }
-            | Order::Lost { .. } => {}
+            | Order::Lost { .. }
+            | Order::Bury { .. } => {}
         }
     }
 

@@ -6,6 +6,7 @@ use model::time::Timestamp;
 use super::{Queue, release};
 use crate::command::Reply;
 use crate::consumers::Consumers;
+use crate::dead::Dead;
 use crate::delayed::Delayed;
 use crate::effect::Effect;
 use crate::message::NEVER;
@@ -59,6 +60,7 @@ impl Queue {
         }
         self.ready.clear(|_| {});
         self.delayed = Delayed::default();
+        self.dead = Dead::default();
         self.consumers = Consumers::default();
         self.consumers.set_single(Self::single(&self.settings));
         self.got = Unsettled::default();

@@ -50,7 +50,7 @@ impl Queue {
             for message in returning.drain(..) {
                 self.no_longer_held(&message);
                 if outcome == Outcome::Discard {
-                    self.drop(message.seq, Reason::Rejected, effects);
+                    self.drop(message, Reason::Rejected, effects);
                 } else {
                     self.take_back(now, message, failed, effects);
                 }
@@ -207,7 +207,7 @@ impl Queue {
             message.delivery_count = message.delivery_count.saturating_add(1);
             if let Some(limit) = self.settings.delivery_limit {
                 if message.delivery_count > limit {
-                    return self.drop(message.seq, Reason::DeliveryLimit, effects);
+                    return self.drop(message, Reason::DeliveryLimit, effects);
                 }
                 if self.settings.style == Style::Classic {
                     effects.push(Effect::Noted { seq: message.seq });

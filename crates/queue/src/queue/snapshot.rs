@@ -3,6 +3,7 @@
 //! ```text
 //!  version · flags · settings · newest, highest delivered, if there are · used at · next timeout
 //!  number unsettled · ready messages · delayed ones · consumers · what was taken by `basic.get`
+//!  dead messages that are kept, if there are
 //! ```
 //!
 //! It is exact: a machine that is read goes on just as the one that was written, and writes the
@@ -13,6 +14,7 @@ use model::id::Seq;
 
 use super::Queue;
 use crate::consumers::Consumers;
+use crate::dead::Dead;
 use crate::delayed::Delayed;
 use crate::malformed::Malformed;
 use crate::message::{Message, NEVER};
@@ -28,7 +30,8 @@ const HIGHEST_DELIVERED: u8 = 1 << 1;
 const HELD_BACK: u8 = 1 << 2;
 const EXPIRED: u8 = 1 << 3;
 const TIMEOUT: u8 = 1 << 4;
-const KNOWN: u8 = (1 << 5) - 1;
+const DEAD: u8 = 1 << 5;
+const KNOWN: u8 = (1 << 6) - 1;
 
 impl Queue {
     /// Appends the state to `out`. Machines with the same history write the same bytes, and after
@@ -44,7 +47,8 @@ impl Queue {
                 | flag(self.highest_delivered.is_some(), HIGHEST_DELIVERED)
                 | flag(self.held_back, HELD_BACK)
                 | flag(self.expired, EXPIRED)
-                | flag(self.next_timeout != NEVER, TIMEOUT),
+                | flag(self.next_timeout != NEVER, TIMEOUT)
+                | flag(!self.dead.is_empty(), DEAD),
         );
         let settings = self.settings.encode();
         reader::put_len(out, settings.len());
@@ -61,6 +65,9 @@ impl Queue {
         self.delayed.encode(out);
         self.consumers.encode(out);
         self.got.encode(out);
+        if !self.dead.is_empty() {
+            self.dead.encode(out);
+        }
     }
 
     /// Reads what [`Queue::encode`] wrote.
@@ -92,6 +99,10 @@ impl Queue {
         let delayed = Delayed::decode(reader)?;
         let consumers = Consumers::decode(Self::single(&settings), unsettled, reader)?;
         let got = Unsettled::decode(unsettled, reader)?;
+        let dead = if has(DEAD) { Dead::decode(reader)? } else { Dead::default() };
+        if has(DEAD) && dead.is_empty() {
+            return Err(Malformed::Value("no message is dead"));
+        }
         reader.end()?;
         let mut queue = Self {
             newest,
@@ -101,6 +112,7 @@ impl Queue {
             next_timeout,
             ready,
             delayed,
+            dead,
             consumers,
             got,
             unsettled,
@@ -111,11 +123,13 @@ impl Queue {
             return Err(Malformed::Value("more is unsettled than is held"));
         }
         queue.unsettled_bytes = held.iter().map(|message| u64::from(message.bytes)).sum();
-        if queue.settings.style == Style::Classic && !queue.delayed.is_empty() {
-            return Err(Malformed::Value("a classic queue delays nothing"));
+        let waits = !queue.delayed.is_empty() || !queue.dead.is_empty();
+        if queue.settings.style == Style::Classic && waits {
+            return Err(Malformed::Value("a classic queue delays nothing and keeps no dead"));
         }
         let mut elsewhere = held;
         elsewhere.extend(queue.delayed.iter());
+        elsewhere.extend(queue.dead.iter().map(|(message, _)| message));
         elsewhere.sort_unstable_by_key(|message| message.seq);
         queue.ready.checks(&elsewhere, newest)?;
         Ok(queue)

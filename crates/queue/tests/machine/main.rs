@@ -4,6 +4,7 @@
 
 mod cases;
 mod delays;
+mod kept;
 mod model;
 mod random;
 mod rig;

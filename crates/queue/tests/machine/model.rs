@@ -48,6 +48,8 @@ pub(crate) struct Consumer {
 pub(crate) struct Model {
     pub(crate) settings: Settings,
     pub(crate) messages: Vec<Message>,
+    /// What is dead and kept, with the bytes of its body.
+    pub(crate) dead: Vec<(Seq, u64)>,
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) active: Option<ConsumerId>,
     draining: bool,
@@ -65,6 +67,7 @@ impl Model {
         Self {
             settings,
             messages: Vec::new(),
+            dead: Vec::new(),
             consumers: Vec::new(),
             active: None,
             draining: false,
@@ -77,13 +80,18 @@ impl Model {
         }
     }
 
-    /// Quorum queues do not know `reject-publish-dlx`, classic ones no delayed retry.
+    /// Quorum queues do not know `reject-publish-dlx`, classic ones no delayed retry. Dead messages
+    /// are kept by quorum queues with `reject-publish` and an exchange for them.
     fn understood(mut settings: Settings) -> Settings {
         if settings.style == Style::Classic {
             settings.delayed_retry = None;
         }
         if settings.style == Style::Quorum && settings.overflow == Overflow::RejectPublishDlx {
             settings.overflow = Overflow::DropHead;
+        }
+        let refuses = settings.overflow == Overflow::RejectPublish;
+        if settings.style == Style::Classic || !refuses || !settings.dead_letter {
+            settings.keeps_dead = false;
         }
         settings
     }
@@ -141,7 +149,10 @@ impl Model {
     }
 
     fn drop(&mut self, seq: Seq, reason: Reason) {
-        self.remove(seq);
+        let message = self.remove(seq);
+        if self.settings.keeps_dead {
+            self.dead.push((seq, u64::from(message.head.bytes)));
+        }
         self.effects.push(if self.settings.dead_letter {
             Effect::DeadLetter { seq, reason }
         } else {
@@ -165,8 +176,9 @@ impl Model {
 
     fn over(&self, more: u64, more_bytes: u64) -> bool {
         let waiting = || self.ready().chain(self.delayed());
-        let count = waiting().count() as u64 + more;
-        let bytes = waiting().map(|message| u64::from(message.head.bytes)).sum::<u64>();
+        let count = (waiting().count() + self.dead.len()) as u64 + more;
+        let dead = self.dead.iter().map(|(_, bytes)| *bytes).sum::<u64>();
+        let bytes = waiting().map(|message| u64::from(message.head.bytes)).sum::<u64>() + dead;
         self.settings.max_length.is_some_and(|max| count > max)
             || self.settings.max_length_bytes.is_some_and(|max| bytes + more_bytes > max)
     }
@@ -479,6 +491,13 @@ impl Model {
             Command::Settle { consumer, first, last, outcome, more } => {
                 self.settle(consumer, first, last, outcome, more)
             }
+            Command::Bury { seq } => {
+                if let Some(place) = self.dead.iter().position(|(dead, _)| *dead == seq) {
+                    self.dead.remove(place);
+                    self.effects.push(Effect::Release { first: seq, last: seq });
+                }
+                Reply::Done
+            }
             Command::Purge => {
                 let waiting = self.ready().chain(self.delayed());
                 let mut seqs: Vec<Seq> = waiting.map(|message| message.seq).collect();
@@ -683,6 +702,7 @@ impl Model {
         let cancelled = |consumer| Effect::ConsumerCancelled { consumer };
         self.effects.extend(live.into_iter().map(cancelled));
         self.messages.clear();
+        self.dead.clear();
         self.consumers.clear();
         self.active = None;
         self.draining = false;

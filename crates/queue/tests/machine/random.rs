@@ -27,6 +27,7 @@ enum Step {
     Get { no_ack: bool },
     Settle { holder: usize, start: usize, span: usize, outcome: Outcome, more: bool },
     SettleAll { holder: usize, outcome: Outcome },
+    Bury(usize),
     Purge,
     Delete { if_unused: bool, if_empty: bool },
     Configure(Settings),
@@ -77,6 +78,7 @@ fn settings(style: Style) -> impl Strategy<Value = Settings> {
         delivery_limit: rest.1,
         max_priority: rest.2,
         dead_letter: rest.0 != rest.3,
+        keeps_dead: rest.2.is_some(),
         single_active_consumer: rest.4,
         style,
     })
@@ -138,6 +140,7 @@ fn step(style: Style) -> impl Strategy<Value = Step> {
         }),
         4 => (any::<usize>(), outcome())
             .prop_map(|(holder, outcome)| Step::SettleAll { holder, outcome }),
+        3 => any::<usize>().prop_map(Step::Bury),
         1 => Just(Step::Purge),
         1 => any::<(bool, bool)>()
             .prop_map(|(if_unused, if_empty)| Step::Delete { if_unused, if_empty }),
@@ -226,6 +229,11 @@ impl Pair {
                 outcome,
                 more: false,
             },
+            Step::Bury(pick) => {
+                let dead = &self.model.dead;
+                let seq = dead.get(pick % dead.len().max(1)).map_or(Seq(1), |(seq, _)| *seq);
+                Command::Bury { seq }
+            }
             Step::Purge => Command::Purge,
             Step::Delete { if_unused, if_empty } => Command::Delete { if_unused, if_empty },
             Step::Configure(settings) => Command::Configure(settings),
@@ -318,6 +326,10 @@ impl Pair {
                 }
                 Effect::DeadLetter { seq, .. } => {
                     let refused = reply == Reply::Rejected && seq.0 >= newest;
+                    if self.queue.death(seq).is_some() {
+                        assert!(self.here.contains(&seq), "{seq} is no longer here");
+                        continue;
+                    }
                     assert!(self.here.remove(&seq) != refused, "{seq} left twice");
                 }
                 _ => {}
@@ -327,7 +339,7 @@ impl Pair {
             self.here.clear();
         }
         let queue = &self.queue;
-        let here = queue.ready() + queue.delayed() + queue.unsettled();
+        let here = queue.ready() + queue.delayed() + queue.unsettled() + queue.dead();
         assert_eq!(here, self.here.len() as u64);
     }
 
@@ -337,6 +349,11 @@ impl Pair {
         assert_eq!(queue.ready(), model.ready().count() as u64);
         assert_eq!(queue.ready_bytes(), model.ready().map(bytes).sum::<u64>());
         assert_eq!(queue.delayed(), model.delayed().count() as u64);
+        assert!(queue.deaths().map(|(seq, _)| seq).eq({
+            let dead: std::collections::BTreeSet<Seq> =
+                model.dead.iter().map(|(seq, _)| *seq).collect();
+            dead
+        }));
         assert_eq!(queue.delayed_bytes(), model.delayed().map(bytes).sum::<u64>());
         assert_eq!(queue.unsettled(), model.held().count() as u64);
         assert_eq!(queue.unsettled_bytes(), model.held().map(bytes).sum::<u64>());
@@ -374,6 +391,10 @@ impl Pair {
 
     fn restart(&mut self) {
         let mut restored = Queue::restore(self.model.settings.clone(), self.now);
+        // Only classic queues are restored so, and they keep none.
+        for (seq, _) in self.model.dead.drain(..) {
+            self.here.remove(&seq);
+        }
         self.model.restart(self.now);
         for message in &self.model.messages {
             let head = self.queue.head(message.seq).expect("it was here a moment ago");

@@ -150,6 +150,21 @@ async fn a_checkpoint_that_waits_for_room_takes_no_place_before_it_has_any() {
 }
 
 #[tokio::test]
+async fn a_vote_is_not_saved_before_the_entries_before_it() {
+    let log = MemoryLog::new();
+    let mut store = open(&log, 1 << 20);
+    append(&mut store, 1, 0..3).await;
+    log.fill(true);
+    assert!(store.save_vote(&vote(2, 9, false)).now_or_never().is_some(), "nothing waits for room");
+    append(&mut store, 1, 3..5).await;
+    let (mut other, later) = (store.clone(), vote(3, 9, true));
+    let mut saving = std::pin::pin!(other.save_vote(&later));
+    assert!(saving.as_mut().now_or_never().is_none());
+    log.fill(false);
+    saving.await.unwrap();
+}
+
+#[tokio::test]
 async fn an_unsynced_tail_is_lost_and_a_synced_one_is_not() {
     let log = MemoryLog::new();
     let mut store = open(&log, 1 << 20);

@@ -204,3 +204,19 @@ async fn what_a_cancelled_consumer_never_got_is_given_back() {
     rig.settle(1..=1);
     assert!(rig.client.seats.is_empty(), "nothing is left of it");
 }
+
+#[test]
+fn questions_wait_longer_than_publishes() {
+    let mut rig = Rig::new();
+    rig.client.follow(NOW, None);
+    let (to, mut counted) = oneshot::channel();
+    rig.client.order(NOW, Order::Count, Asker::Count(to));
+    let publisher = Asker::Publisher { origin: None, bytes: 0, done: Done::Nothing };
+    rig.client.order(NOW, Order::Nothing, publisher);
+    assert_eq!(rig.client.refuse_older(Timestamp(NOW.0 + 1)), 1);
+    assert_eq!(rig.client.refuse_older(Timestamp(NOW.0 + 1)), 0, "it is refused once");
+    rig.client.follow(NOW, Some(LEADER));
+    let counts = Counts { ready: 3, consumers: 1 };
+    rig.tell(notice(3, vec![Item::Reply { number: 2, reply: Reply::Counted(counts) }]));
+    assert_eq!(counted.try_recv().ok().flatten().map(|counts| counts.ready), Some(3));
+}

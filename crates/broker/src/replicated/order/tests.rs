@@ -62,6 +62,7 @@ fn orders() -> Vec<Order> {
         Order::Tick,
         Order::Restarted { start: Sender { node: NodeId(6), boot: 2 } },
         Order::Lost { node: NodeId(6) },
+        Order::Bury { seqs: vec![Seq(4), Seq(9)] },
     ]
 }
 

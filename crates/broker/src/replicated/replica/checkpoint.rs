@@ -1,6 +1,6 @@
 //! A replica's state as bytes, and back: what the machine knows, and which records hold bodies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use model::id::Seq;
@@ -12,6 +12,24 @@ use crate::replicated::machine::Machine;
 use crate::replicated::order::{self, Malformed};
 use crate::shard::bodies::Bodies;
 use crate::shard::desk::Desk;
+
+/// The first messages of the records that a checkpoint names. None of one that cannot be read,
+/// which its receiver refuses.
+pub(crate) fn named_records(state: &Bytes) -> BTreeSet<Seq> {
+    let mut state = state.clone();
+    let mut read = || -> Result<BTreeSet<Seq>, Malformed> {
+        order::u8_of(&mut state)?;
+        order::take_bytes(&mut state)?;
+        let mut named = BTreeSet::new();
+        for _ in 0..order::u32_of(&mut state)? {
+            named.insert(Seq(order::u64_of(&mut state)?));
+            order::u64_of(&mut state)?;
+            order::u32_of(&mut state)?;
+        }
+        Ok(named)
+    };
+    read().unwrap_or_default()
+}
 
 impl Replica {
     /// The state, small: names and headers.

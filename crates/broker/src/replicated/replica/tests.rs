@@ -120,3 +120,60 @@ fn a_queue_that_expires_is_given_its_time_by_every_new_leader() {
     // Nobody led for long, or this one's clock is ahead of the other's.
     assert_eq!(expired(2, 9000), (false, Some(Timestamp(10_500))));
 }
+
+fn keeping() -> Profile {
+    Profile {
+        id: QueueId(9),
+        vhost: "/".into(),
+        name: "q".into(),
+        durable: true,
+        home: NodeId(0),
+        settings: Settings {
+            dead_letter: true,
+            keeps_dead: true,
+            overflow: queue::settings::Overflow::RejectPublish,
+            ..Settings::new(Style::Quorum)
+        },
+        dead_letter: None,
+        quorum: Some(vec![metadata::objects::member::Member::founding(QueueId(9), NodeId(1))]),
+    }
+}
+
+#[test]
+fn the_next_leader_sends_on_what_is_dead_and_kept() {
+    let profile = keeping();
+    let mut replica = Replica::new(StreamId(1), Arc::default());
+    let message = Message::from_parts("", "key", &[0, 0], b"body");
+    let discarded = Run { holder: Some(ConsumerId(1)), first: Seq(1), last: Seq(1) };
+    let orders = [
+        consume(DEAD, 1),
+        Order::Publish(Published { persistent: true, priority: None, ttl: None, message }),
+        Order::Settle {
+            runs: vec![discarded],
+            outcome: Settlement::Client(amqp::request::Outcome::Discard),
+        },
+    ];
+    let mut entry = BytesMut::new();
+    order::begin_entry(&mut entry, Timestamp(1));
+    let settings = Order::Configure(profile.settings.encode().into());
+    order::write_batch(&mut entry, OWN, 0, std::iter::once(&settings));
+    order::write_batch(&mut entry, DEAD, 1, orders.iter());
+    replica.machine.apply(entry.freeze(), &mut Vec::new()).expect("it was just written");
+    replica.lead(2, &profile);
+    let leading = replica.leading.as_mut().expect("it leads");
+    assert_eq!(leading.dead, [(Seq(1), Reason::Rejected)]);
+    assert!(replica.is_kept(Seq(1)) && replica.is_alive(Seq(1)));
+    // A follower releases nothing of it, and a leader that steps down neither.
+    replica.step_down();
+    replica.died(&profile, Seq(1), Reason::Rejected);
+    replica.lead(3, &profile);
+    let leading = replica.leading.as_mut().expect("it leads");
+    leading.buried.push(Seq(1));
+    let entry = replica.proposal(Timestamp(2)).expect("there is something to say");
+    let mut outputs = Vec::new();
+    replica.machine.apply(entry, &mut outputs).expect("it was just written");
+    assert!(!replica.is_kept(Seq(1)));
+    let released =
+        |output: &Output| matches!(output, Output::Effect(Effect::Release { first: Seq(1), .. }));
+    assert!(outputs.iter().any(released), "{outputs:?}");
+}

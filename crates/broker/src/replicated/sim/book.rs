@@ -12,6 +12,7 @@ use model::id::{ConsumerId, NodeId, QueueId, Seq};
 use model::message::Message;
 use quorum::member::{Committed, Role};
 
+use super::plan::Plan;
 use super::rng::digest;
 use super::world::World;
 use crate::replicated::machine::{Machine, Output};
@@ -34,6 +35,8 @@ pub(super) struct Fate {
     settled: bool,
     /// A client got it without having to settle it, or after the storm.
     taken: bool,
+    /// A client has discarded it, in a queue that keeps it until the next one has it.
+    discarded: bool,
 }
 
 /// One queue's log and state, as all members must have them.
@@ -49,6 +52,10 @@ struct Ledger {
     by_seq: BTreeMap<Seq, Name>,
     stored: BTreeMap<Name, Seq>,
     gone: BTreeSet<Seq>,
+    /// Dead messages that are kept.
+    dying: BTreeSet<Seq>,
+    /// Messages that came when they were dead.
+    foreign: BTreeSet<Seq>,
     /// The last message of each publisher: stored, and delivered for the first time.
     last_stored: BTreeMap<u64, u64>,
     last_delivered: BTreeMap<u64, u64>,
@@ -74,6 +81,8 @@ impl Default for Ledger {
             by_seq: BTreeMap::new(),
             stored: BTreeMap::new(),
             gone: BTreeSet::new(),
+            dying: BTreeSet::new(),
+            foreign: BTreeSet::new(),
             last_stored: BTreeMap::new(),
             last_delivered: BTreeMap::new(),
             assigned: BTreeSet::new(),
@@ -98,6 +107,8 @@ pub(super) struct Book {
     limit: u32,
     /// What comes back waits at least so long, in milliseconds.
     delay: u64,
+    /// Each queue keeps what is dead until the next one has it.
+    keeps: bool,
     /// Purges: of which queue, and until when they may have taken something.
     purges: Vec<(QueueId, u64)>,
     pub(super) tally: Tally,
@@ -117,6 +128,8 @@ pub(super) struct Tally {
     pub(super) checks: u64,
     /// Messages that failed too often.
     pub(super) dead: u64,
+    /// Dead messages that came to the next queue.
+    pub(super) inherited: u64,
 }
 
 impl Tally {
@@ -131,6 +144,7 @@ impl Tally {
         self.installs += other.installs;
         self.checks += other.checks;
         self.dead += other.dead;
+        self.inherited += other.inherited;
     }
 }
 
@@ -152,8 +166,8 @@ fn name(message: &Message) -> Option<Name> {
 }
 
 impl Book {
-    pub(super) fn new(limit: u32, delay: u64) -> Self {
-        Self { limit, delay, ..Self::default() }
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self { limit: plan.limit, delay: plan.delay, keeps: plan.keeps, ..Self::default() }
     }
 
     /// A node starts: it knows nothing yet.
@@ -189,6 +203,24 @@ impl Book {
         }
     }
 
+    pub(super) fn discarded(&mut self, name: Name) {
+        if let Some(fate) = self.fates.get_mut(&name) {
+            fate.discarded = true;
+        }
+    }
+
+    /// Whether a message was published to another queue: it came here when it was dead, which may
+    /// happen more than once and in any order.
+    fn is_foreign(&self, name: Name, queue: QueueId) -> bool {
+        self.fates.get(&name).is_some_and(|fate| fate.queue != queue.0)
+    }
+
+    /// Whether the next queue has, or had, what is dead in this one.
+    fn is_inherited(&self, name: Name, queue: QueueId) -> bool {
+        let next = self.queues.get(&QueueId(queue.0 + 1));
+        self.keeps && next.is_some_and(|ledger| ledger.stored.contains_key(&name))
+    }
+
     pub(super) fn taken(&mut self, name: Name) {
         if let Some(fate) = self.fates.get_mut(&name) {
             fate.taken = true;
@@ -212,7 +244,7 @@ impl Book {
     pub(super) fn left(&self, queue: QueueId) -> u64 {
         self.queues.get(&queue).map_or(0, |ledger| {
             let queue = ledger.machine.queue();
-            queue.ready() + queue.unsettled() + queue.delayed()
+            queue.ready() + queue.unsettled() + queue.delayed() + queue.dead()
         })
     }
 
@@ -220,8 +252,9 @@ impl Book {
         let Some(ledger) = self.queues.get(&queue) else { return "nothing was committed".into() };
         let state = ledger.machine.queue();
         format!(
-            "{} ready, {} unsettled, consumers {:?}, holders {:?}, index {:?}, applied {:?}, leader {:?}",
+            "{} ready, {} dead, {} unsettled, consumers {:?}, holders {:?}, index {:?}, applied {:?}, leader {:?}",
             state.ready(),
+            state.dead(),
             state.unsettled(),
             ledger
                 .machine
@@ -281,10 +314,22 @@ impl Book {
     }
 
     fn output(&mut self, id: QueueId, output: Output) -> Result<(), String> {
+        let (delay, foreign) = (self.delay, |name| self.is_foreign(name, id));
+        let foreign_stored = match &output {
+            Output::Stored { published, .. } => name(&published.message).is_some_and(foreign),
+            _ => false,
+        };
         let ledger = self.queues.entry(id).or_default();
         match output {
             Output::Stored { seq, published } => {
                 let name = name(&published.message).ok_or("a body is not what was published")?;
+                if foreign_stored {
+                    self.tally.inherited += 1;
+                    ledger.stored.insert(name, seq);
+                    ledger.by_seq.insert(seq, name);
+                    ledger.foreign.insert(seq);
+                    return Ok(());
+                }
                 if let Some(first) = ledger.stored.insert(name, seq) {
                     return Err(format!("{name:?} is stored twice, as {first} and {seq}"));
                 }
@@ -295,7 +340,7 @@ impl Book {
             }
             Output::Effect(Effect::Deliver { consumer, seq, redelivered, .. }) => {
                 ledger.assigned.insert((consumer, seq));
-                Self::delivers(ledger, seq, redelivered, self.delay)?;
+                Self::delivers(ledger, seq, redelivered, delay)?;
                 if self.careless.contains(&consumer)
                     && let Some(name) = ledger.by_seq.get(&seq).copied()
                 {
@@ -315,6 +360,12 @@ impl Book {
                     let Some(name) = ledger.by_seq.get(&seq).copied() else {
                         return Err(format!("{seq} is released and was never stored"));
                     };
+                    if self.queues.entry(id).or_default().dying.remove(&seq) {
+                        if !self.is_inherited(name, id) {
+                            return Err(format!("{name:?} is buried, and the next has it not"));
+                        }
+                        continue;
+                    }
                     if !self.may_be_gone(name) {
                         return Err(format!("{name:?} is dropped, and no client has settled it"));
                     }
@@ -325,14 +376,21 @@ impl Book {
                 let Some(name) = ledger.by_seq.get(&seq).copied() else {
                     return Err(format!("{seq} is dead and was never stored"));
                 };
-                if !ledger.gone.insert(seq) {
+                let stays = ledger.machine.queue().settings().keeps_dead;
+                let is_first =
+                    if stays { ledger.dying.insert(seq) } else { ledger.gone.insert(seq) };
+                if !is_first || (stays && ledger.gone.contains(&seq)) {
                     return Err(format!("{seq} dies twice"));
                 }
+                let discarded = self.fates.get(&name).is_some_and(|fate| fate.discarded);
                 match reason {
+                    Reason::Rejected if stays && discarded => {}
                     Reason::Rejected if self.may_be_gone(name) => {}
                     Reason::DeliveryLimit if self.limit > 0 && handed > self.limit => {
                         self.tally.dead += 1;
-                        self.taken(name);
+                        if !stays {
+                            self.taken(name);
+                        }
                     }
                     _ => {
                         return Err(format!(
@@ -364,7 +422,7 @@ impl Book {
         let Some(name) = ledger.by_seq.get(&seq).copied() else {
             return Err(format!("{seq} is delivered and was never stored"));
         };
-        if !redelivered {
+        if !redelivered && !ledger.foreign.contains(&seq) {
             let last = ledger.last_delivered.insert(name.0, name.1);
             if last.is_some_and(|last| last >= name.1) {
                 return Err(format!("{name:?} is delivered after {last:?} of its publisher"));
@@ -441,6 +499,11 @@ impl Book {
             return Err(format!("{name:?} is confirmed before it is committed"));
         }
         Ok(())
+    }
+
+    /// Whether a message came to a queue when it was dead.
+    pub(super) fn is_inherited_by(&self, queue: QueueId, seq: Seq) -> bool {
+        self.queues.get(&queue).is_some_and(|ledger| ledger.foreign.contains(&seq))
     }
 
     /// A client got a message.

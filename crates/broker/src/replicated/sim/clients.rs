@@ -263,6 +263,7 @@ impl Held {
             world.fail(format!("{name:?} comes again to the consumer that has accepted it"));
         }
         if !redelivered
+            && !world.book.lock().is_inherited_by(queue, seq)
             && let Some(last) = self.newest.insert(name.0, name.1)
             && last > name.1
         {
@@ -290,7 +291,13 @@ impl Held {
         for seq in taken {
             let Some(name) = self.messages.remove(&seq) else { continue };
             if !matches!(how, Outcome::Return | Outcome::Retry) {
-                world.book.lock().settled(name);
+                let mut book = world.book.lock();
+                if how == Outcome::Discard && world.heir(queue).is_some() {
+                    book.discarded(name);
+                } else {
+                    book.settled(name);
+                }
+                drop(book);
                 self.accepted.insert(seq);
             }
             unsettled.push(Unsettled { queue, seq, consumer: Some(self.consumer) });
@@ -479,15 +486,23 @@ pub(super) async fn proves_to_serve(world: &World, node: &Arc<Node>, queue: Queu
     confirmed
 }
 
-/// Takes everything that a queue has.
-pub(super) async fn drain(world: &World, node: &Arc<Node>, queue: QueueId, until: Instant) {
+/// Takes everything that a queue has. Nothing may happen for `patience` at most.
+pub(super) async fn drain(world: &World, node: &Arc<Node>, queue: QueueId, patience: Duration) {
     let mut connection = Connection::new(Arc::clone(node));
     let mut held = Held::new(connection.node.consumer());
     let subscribed = connection.consume(queue, held.consumer, 100, false).await;
     if subscribed != Some(Consumed::Done) {
         return world.fail(format!("queue {queue}: a late subscription got {subscribed:?}"));
     }
-    while Instant::now() < until && world.book.lock().left(queue) > 0 {
+    let (mut least, mut until) = (u64::MAX, Instant::now() + patience);
+    loop {
+        let left = world.book.lock().left(queue);
+        if left < least {
+            (least, until) = (left, Instant::now() + patience);
+        }
+        if left == 0 || Instant::now() > until {
+            break;
+        }
         if let Happened::Events(events) = connection.wait(Duration::from_millis(100)).await {
             for event in events {
                 held.event(world, event);

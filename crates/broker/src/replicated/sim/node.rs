@@ -11,7 +11,7 @@ use bytes::Bytes;
 use model::id::{ConsumerId, NodeId, QueueId, StreamId};
 use model::time::Millis;
 use parking_lot::Mutex;
-use queue::settings::{DelayedRetry, Retried, Settings, Style};
+use queue::settings::{DelayedRetry, Overflow, Retried, Settings, Style};
 use quorum::group::GroupId;
 use quorum::host::{Care, Host, Options};
 use quorum::member::{Body, BodyPlace, Committed, Member, Role};
@@ -23,7 +23,6 @@ use tokio::time::Instant;
 
 use super::disk::{Disk, Platter};
 use super::net::{Cable, Parcel};
-use super::plan::Plan;
 use super::world::World;
 use crate::replicated::client::Leader;
 use crate::replicated::fabric::{Berth, Fabric};
@@ -36,7 +35,7 @@ use crate::shard::command::{Batch, Command};
 use crate::shard::desk::Desk;
 use crate::shard::ground::Ground;
 use crate::shard::outboxes::Outboxes;
-use crate::shard::profile::Profile;
+use crate::shard::profile::{DeadLetterTarget, Profile};
 use crate::shards::Shards;
 use crate::totals::{Counters, Totals};
 
@@ -131,7 +130,7 @@ impl Node {
             journal: ground,
             inbox: Arc::clone(shards.inbox(0)),
             shards,
-            router: Arc::new(Router::new(metadata::state::State::new())),
+            router: Arc::new(Router::new(world.topology.clone())),
             fabric: Arc::new(Seat(Arc::clone(&node))),
             publish_timeout: Millis(plan.publish_timeout),
             chores,
@@ -172,12 +171,16 @@ impl Node {
         self.shards.inbox(0).post(Batch::one(command));
     }
 
-    pub(super) fn profile(queue: QueueId, members: Vec<NodeId>, plan: &Plan) -> Box<Profile> {
+    pub(super) fn profile(queue: QueueId, world: &World) -> Box<Profile> {
+        let plan = &world.plan;
+        let heir = world.heir(queue);
         let (min, max) = (Millis(plan.delay), Millis(plan.delay * 4));
         let settings = Settings {
             delivery_limit: (plan.limit > 0).then_some(plan.limit),
-            // So that the reason of a death is seen; nobody takes what is dead.
-            dead_letter: plan.limit > 0,
+            // So that the reason of a death is seen, also if nobody takes what is dead.
+            dead_letter: plan.limit > 0 || heir.is_some(),
+            keeps_dead: heir.is_some(),
+            overflow: Overflow::RejectPublish,
             delayed_retry: (plan.delay > 0).then_some(DelayedRetry {
                 which: Retried::All,
                 min,
@@ -188,13 +191,17 @@ impl Node {
         Box::new(Profile {
             id: queue,
             vhost: "/".into(),
-            name: "q".into(),
+            name: World::name(queue).into(),
             durable: true,
             home: NodeId(0),
             settings,
-            dead_letter: None,
+            dead_letter: heir.map(|heir| DeadLetterTarget {
+                exchange: "".into(),
+                routing_key: Some(World::name(heir).into()),
+            }),
             quorum: Some(
-                members
+                world
+                    .members(queue)
                     .iter()
                     .map(|node| metadata::objects::member::Member::founding(queue, *node))
                     .collect(),

@@ -41,6 +41,8 @@ pub(super) struct Plan {
     pub(super) limit: u32,
     /// What comes back waits at least so long, in milliseconds; 0: it does not wait.
     pub(super) delay: u64,
+    /// Each queue keeps what is dead until the next one has it.
+    pub(super) keeps: bool,
     pub(super) broken: Option<Rule>,
 }
 
@@ -51,7 +53,7 @@ impl Plan {
         let nodes = if rng.chance(25) { 5 } else { 3 };
         let members = if nodes == 5 && rng.chance(40) { 3 } else { nodes };
         let mut one = |of: &[u64]| *rng.pick(of).expect("there are some");
-        Self {
+        let mut plan = Self {
             seed,
             nodes,
             members,
@@ -76,7 +78,11 @@ impl Plan {
             careless: one(&[0, 0, 0, 1]),
             limit: one(&[0, 0, 0, 2]) as u32,
             delay: one(&[0, 0, 0, 60]),
+            keeps: one(&[0, 1]) == 1,
             broken: None,
-        }
+        };
+        plan.keeps &= plan.queues > 1;
+        plan.purges &= !plan.keeps;
+        plan
     }
 }

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use metadata::boot::{self, DefaultUser};
+use metadata::command::{Command as Declared, DeclareQueue};
+use metadata::state::State;
 use model::id::{NodeId, QueueId};
 use parking_lot::Mutex;
 use quorum::sim::watch;
@@ -18,7 +21,7 @@ use crate::replicated::numbered::Sender;
 use crate::shard::command::Command;
 
 /// The first queue.
-const FIRST: u64 = 100;
+const FIRST: u64 = State::FIRST_QUEUE.0;
 
 /// See the module head.
 pub(super) struct World {
@@ -27,6 +30,8 @@ pub(super) struct World {
     pub(super) rng: Mutex<Rng>,
     pub(super) net: Mutex<Net>,
     pub(super) book: Mutex<Book>,
+    /// By which nodes route dead letters.
+    pub(super) topology: State,
     nodes: Mutex<BTreeMap<NodeId, Arc<Node>>>,
     /// Disks of nodes that are down, with the number of their next start.
     graves: Mutex<BTreeMap<NodeId, (u64, Platter)>>,
@@ -38,6 +43,31 @@ pub(super) struct World {
     pub(super) failed: watch::Sender<bool>,
 }
 
+/// A virtual host with all queues.
+fn topology(queues: u64) -> State {
+    let mut state = State::new();
+    let user = DefaultUser { name: "guest".into(), password_hash: String::new(), tags: Vec::new() };
+    let declare = |queue| {
+        Declared::DeclareQueue(DeclareQueue {
+            vhost: "/".into(),
+            name: World::name(QueueId(FIRST + queue)).into(),
+            generated: false,
+            durable: true,
+            auto_delete: false,
+            exclusive_owner: None,
+            arguments: amq_protocol_types::FieldTable::default(),
+            user: "guest".into(),
+            home: NodeId(0),
+            members: Vec::new(),
+            away: Vec::new(),
+        })
+    };
+    for command in boot::commands("/", user).into_iter().chain((0..queues).map(declare)) {
+        state.apply(command).expect("it can be declared");
+    }
+    state
+}
+
 impl World {
     pub(super) fn new(plan: Plan) -> Arc<Self> {
         let mut rng = Rng::new(plan.seed ^ 0x51);
@@ -46,7 +76,8 @@ impl World {
         Arc::new(Self {
             start: Instant::now(),
             net: Mutex::new(net),
-            book: Mutex::new(Book::new(plan.limit, plan.delay)),
+            book: Mutex::new(Book::new(&plan)),
+            topology: topology(plan.queues),
             nodes: Mutex::default(),
             graves: Mutex::new(graves.collect()),
             changed: watch::Sender::new(0),
@@ -106,6 +137,17 @@ impl World {
         (0..self.plan.queues).map(|queue| QueueId(FIRST + queue)).collect()
     }
 
+    /// Its name.
+    pub(super) fn name(queue: QueueId) -> String {
+        format!("q{}", queue.0 - FIRST)
+    }
+
+    /// Where a queue's dead messages go, if they are kept until they are there.
+    pub(super) fn heir(&self, queue: QueueId) -> Option<QueueId> {
+        let next = QueueId(queue.0 + 1);
+        (self.plan.keeps && next.0 < FIRST + self.plan.queues).then_some(next)
+    }
+
     /// The members of a queue, the founder first.
     pub(super) fn members(&self, queue: QueueId) -> Vec<NodeId> {
         let nodes = self.plan.nodes;
@@ -138,7 +180,7 @@ impl World {
         let node = Node::start(self, me, platter);
         self.nodes.lock().insert(id, Arc::clone(&node));
         for queue in self.queues() {
-            let profile = Node::profile(queue, self.members(queue), &self.plan);
+            let profile = Node::profile(queue, self);
             node.post(if boot == 1 { Command::Create(profile) } else { Command::Open(profile) });
         }
         self.changed.send_modify(|changes| *changes += 1);
