@@ -253,14 +253,7 @@ impl Cluster {
         if let Some(links) = self.road.links() {
             links.stop().await;
         }
-        // The links tell nobody any more, and what waits for other nodes must not wait for ever.
-        let connected: Vec<NodeId> = self.up.lock().keys().copied().collect();
-        for node in connected {
-            self.host.on_down(node);
-        }
-        for group in self.host.groups() {
-            self.host.stop(group).await;
-        }
+        self.host.close().await;
     }
 
     /// Starts this node's part of the metadata group, if it is not started.

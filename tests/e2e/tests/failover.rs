@@ -140,6 +140,27 @@ fn a_load_outlives_the_loss_of_two_nodes() {
 }
 
 #[test]
+fn a_node_of_a_cluster_ends_in_good_order() {
+    let mut cluster = Setup::new().start();
+    declare(&cluster, 0, "q");
+    let mut publisher = cluster.channel(1);
+    publisher.confirm_select(1).unwrap();
+    publisher.put(1, "q", "0").unwrap();
+    publisher.confirms(1, 1).unwrap();
+    drop(publisher);
+    // The one that leads, and one that follows.
+    for node in [0, 1] {
+        assert!(cluster.node(node).stop().success());
+        let log = cluster.node(node).log();
+        assert!(!log.contains("stopped while"), "something still has the journal: {log}");
+        cluster.start(node);
+        let log = cluster.node(node).log();
+        let starts = |how: &str| log.matches(&format!("journal opened clean={how}")).count();
+        assert_eq!((starts("true"), starts("false")), (2, 0), "{log}");
+    }
+}
+
+#[test]
 fn rolling_restart_under_load() {
     let mut cluster = Setup::new().start();
     declare(&cluster, 0, "q");

@@ -368,7 +368,10 @@ impl ClusterQueue {
                 // It says itself when it is ready to lead; this is for the case that it cannot be
                 // heard.
                 self.client.hint(leader.map(|node| Leader { node, term }));
-                if self.client.leader().is_some_and(|known| known.term < term) {
+                let me = self.client.me().node;
+                let is_over =
+                    |known: Leader| known.term < term || (known.term == term && known.node == me);
+                if self.client.leader().is_some_and(is_over) {
                     self.client.follow(desk.now, None);
                 }
             }
