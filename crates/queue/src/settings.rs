@@ -10,6 +10,7 @@ use crate::reader::{self, Reader};
 /// The driver merges declaration arguments, policies and operator policies; the machine only sees
 /// the result, and a new one by `Command::Configure`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an argument of its own")]
 pub struct Settings {
     /// Most ready messages (`x-max-length`); those that wait for their next attempt count too.
     /// `None`: no limit.

@@ -350,8 +350,7 @@ impl Pair {
         assert_eq!(queue.ready_bytes(), model.ready().map(bytes).sum::<u64>());
         assert_eq!(queue.delayed(), model.delayed().count() as u64);
         assert!(queue.deaths().map(|(seq, _)| seq).eq({
-            let dead: std::collections::BTreeSet<Seq> =
-                model.dead.iter().map(|(seq, _)| *seq).collect();
+            let dead: BTreeSet<Seq> = model.dead.iter().map(|(seq, _)| *seq).collect();
             dead
         }));
         assert_eq!(queue.delayed_bytes(), model.delayed().map(bytes).sum::<u64>());
