@@ -7,6 +7,7 @@ use super::rules::Rule;
 
 /// See the module head.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a die of its own")]
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) nodes: u64,
