@@ -21,7 +21,7 @@ struct Data(TempDir);
 
 impl Data {
     fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(tempfile::tempdir().expect("a folder can be made"))
     }
 
     fn path(&self) -> &Path {
@@ -34,15 +34,16 @@ impl Data {
 
     fn with(self, name: &str, standing: Standing) -> Self {
         let folder = self.folder(name);
-        fs::create_dir_all(&folder).unwrap();
-        let uid = JournalUid(u128::from_str_radix(UID, 16).unwrap());
+        fs::create_dir_all(&folder).expect("it can be made");
+        let uid = JournalUid(u128::from_str_radix(UID, 16).expect("a number"));
         let record = Record { standing, incarnation: Some(Incarnation(0xab)) };
-        whole::replace(&RealDisk, &folder, "activation", &file::encode(uid, &record)).unwrap();
+        whole::replace(&RealDisk, &folder, "activation", &file::encode(uid, &record))
+            .expect("it is written");
         self
     }
 
     fn run(&self, command: &str, line: &[&str]) -> (Exit, String, String) {
-        let directory = self.path().to_str().unwrap();
+        let directory = self.path().to_str().expect("a text");
         let line: Vec<&str> =
             ["activation", command, directory].into_iter().chain(line.iter().copied()).collect();
         let (exit, out, err, asked) = check(&line, &[]);
@@ -60,12 +61,12 @@ impl Data {
         let mut files = Vec::new();
         let mut folders = vec![self.path().to_owned()];
         while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
+            for entry in fs::read_dir(folder).expect("it is there") {
+                let path = entry.expect("it is there").path();
                 if path.is_dir() {
                     folders.push(path);
                 } else {
-                    files.push((path.display().to_string(), fs::read(&path).unwrap()));
+                    files.push((path.display().to_string(), fs::read(&path).expect("it is there")));
                 }
             }
         }
@@ -75,7 +76,7 @@ impl Data {
 }
 
 fn valid(age: u64) -> Standing {
-    Standing::Valid(Age::new(age).unwrap())
+    Standing::Valid(Age::new(age).expect("an age"))
 }
 
 #[test]
