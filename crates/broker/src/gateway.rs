@@ -26,6 +26,7 @@ use amqp::tls::TlsPeer;
 use journal::op::Lsn;
 use metadata::access::Access;
 use metadata::objects::Name;
+use metadata::objects::queue::QueueKind;
 use metadata::refusal::Refusal;
 use metadata::routes::VhostRoutes;
 use metadata::routes::targets::{RouteSet, Target};
@@ -115,6 +116,14 @@ pub(crate) struct Gateway {
     /// Questions to shards that were asked and not answered.
     unanswered: u32,
     opened: bool,
+}
+
+/// What becomes of a question to a shard.
+#[derive(Debug)]
+enum Asked<T> {
+    Answered(T),
+    /// Nobody leads the queue for too long. The answer may come yet.
+    Late(oneshot::Receiver<T>, Error),
 }
 
 impl Gateway {
@@ -291,13 +300,28 @@ impl Gateway {
     }
 
     /// Asks the shard of a queue, after everything that was staged.
+    ///
+    /// # Errors
+    /// 541 if a quorum queue has no leader for too long: what was asked may still be done later.
     async fn ask<T>(
         &mut self,
         queue: QueueId,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, Error> {
+        match self.ask_in_time(queue, command).await? {
+            Asked::Answered(answer) => Ok(answer),
+            Asked::Late(_, error) => Err(error),
+        }
+    }
+
+    /// The same, for who has to do with the answer that comes too late.
+    async fn ask_in_time<T>(
+        &mut self,
+        queue: QueueId,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<Asked<T>, Error> {
         self.hand_on();
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         self.node.shards.post(
             queue,
             Batch {
@@ -306,10 +330,26 @@ impl Gateway {
                 commands: vec![command(answer)],
             },
         );
+        // One that is never answered stays counted: the answer may have been a message.
         self.unanswered += 1;
-        let answer = answered.await;
+        let state = self.node.router.state();
+        let known = state.queue_by_id(queue).filter(|queue| queue.kind == QueueKind::Quorum);
+        let answer = if let Some(queue) = known {
+            let patience = self.node.config.quorum_queues.publish_timeout;
+            let Ok(answer) = tokio::time::timeout(patience, &mut answered).await else {
+                let text = format!(
+                    "queue '{}' in vhost '{}': no majority of its members has answered in time",
+                    queue.name, queue.vhost
+                );
+                return Ok(Asked::Late(answered, Error { code: 541, text }));
+            };
+            answer
+        } else {
+            answered.await
+        };
         self.unanswered -= 1;
-        answer.map_err(|_| Error { code: 541, text: "the node is stopping".into() })
+        let stopping = |_| Error { code: 541, text: "the node is stopping".into() };
+        answer.map(Asked::Answered).map_err(stopping)
     }
 
     /// The end that nobody planned: a defect has ended the connection's task, or an operator does

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use amqp::listener::listen;
 use amqp::tls::{Tls, TlsFiles};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -17,7 +17,7 @@ use crate::config::{Config, Verify};
 use crate::front::Front;
 use crate::node::{Listening, Node};
 use crate::operator::Operator;
-use crate::start::{self, Started};
+use crate::start;
 
 /// Runs a node until it is told to stop (SIGTERM, SIGINT) or its journal fails.
 ///
@@ -42,6 +42,13 @@ async fn live(config: Config, sources: Sources) -> ExitCode {
         Ok(started) => started,
         Err(error) => return refuse(&error.to_string()),
     };
+    let mut signals = match Stop::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            started.stop(patience).await;
+            return refuse(&format!("listening for signals: {error}"));
+        }
+    };
     let (stop, stopped) = watch::channel(false);
     // Operators can look at a node that is not in its cluster yet; clients come later.
     let mut listeners = match open_operators_listeners(&started.node, &stopped).await {
@@ -62,11 +69,11 @@ async fn live(config: Config, sources: Sources) -> ExitCode {
     };
     let good = tokio::select! {
         biased;
-        good = wait(&mut started) => good,
+        good = signals.wait(&mut started.failed) => good,
         opened = serve => match opened {
             Ok(opened) => {
                 listeners.push(opened);
-                wait(&mut started).await
+                signals.wait(&mut started.failed).await
             }
             Err(error) => {
                 started.stop(patience).await;
@@ -95,18 +102,26 @@ fn refuse(reason: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Waits for a reason to stop; `false` if the disk is it.
-async fn wait(started: &mut Started) -> bool {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        tracing::error!("cannot listen for signals");
-        return true;
-    };
-    tokio::select! {
-        _ = terminate.recv() => true,
-        _ = interrupt.recv() => true,
-        _ = started.failed.wait_for(Option::is_some) => false,
+/// The signals that end the process. They are taken up once and for all: one that comes while
+/// nobody waits is found by whoever waits next.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn listen() -> std::io::Result<Self> {
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
+    }
+
+    /// Waits for a reason to stop; `false` if the disk is it. Safe to drop and call again.
+    async fn wait(&mut self, failed: &mut watch::Receiver<Option<String>>) -> bool {
+        tokio::select! {
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => true,
+            _ = failed.wait_for(Option::is_some) => false,
+        }
     }
 }
 
@@ -258,4 +273,28 @@ async fn bind(
     node.listening.lock().push(Listening { protocol, address });
     tracing::info!(%address, "{protocol} listener");
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_that_comes_while_nobody_waits_is_found() {
+        let mut signals = Stop::listen().unwrap();
+        let (_sender, mut failed) = watch::channel(None);
+        let mut witness = signal(SignalKind::terminate()).unwrap();
+        kill_process(getpid(), Signal::TERM).unwrap();
+        // It has come: an earlier waiter would have heard it, and who listens from now on does not.
+        witness.recv().await;
+        let mut late = signal(SignalKind::terminate()).unwrap();
+        let found = tokio::time::timeout(Duration::from_secs(10), signals.wait(&mut failed)).await;
+        assert_eq!(found, Ok(true));
+        let heard = tokio::time::timeout(Duration::from_millis(10), late.recv()).await;
+        assert!(heard.is_err(), "so the listener has to be there from the first");
+    }
 }

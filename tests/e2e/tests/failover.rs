@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use e2e::client::topology::DURABLE;
+use e2e::client::{Client, Outcome};
 use e2e::cluster::{Cluster, Setup, quorum};
 use e2e::numbered::Plan;
 use e2e::wait::{count, until, until_some};
@@ -120,6 +121,57 @@ fn without_a_majority_publishes_are_nacked_and_all_goes_on_afterwards() {
     });
     consumer.ack(1, after.tag, true).unwrap();
     consumer.sync(1).unwrap();
+}
+
+type Ask = fn(&mut Client) -> Outcome<()>;
+
+/// With an error that names the queue, instead of waiting for a leader for ever.
+#[test]
+fn without_a_majority_requests_are_refused_in_time() {
+    let mut cluster = Setup::new().set("quorum_queue.publish_timeout", "1s").start();
+    declare(&cluster, 0, "q");
+    cluster.kill(1);
+    cluster.kill(2);
+    let asked: [(&str, Ask); 4] = [
+        ("get", |client| client.get(1, "q", false).map(drop)),
+        ("consume", |client| client.consume(1, "q", "c").map(drop)),
+        ("purge", |client| client.purge(1, "q").map(drop)),
+        ("declare", |client| client.queue(1, "q", DURABLE, &quorum()).map(drop)),
+    ];
+    for (what, ask) in asked {
+        let begin = Instant::now();
+        let failure = ask(&mut cluster.channel(0)).expect_err(what);
+        assert_eq!(failure.reply(), Some((541, &*no_answer("q"))), "{what}");
+        assert!(begin.elapsed() < Duration::from_secs(10), "{what}: {:?}", begin.elapsed());
+    }
+    cluster.run(1);
+    cluster.start(2);
+    let mut client = cluster.channel(0);
+    client.confirm_select(1).unwrap();
+    client.put(1, "q", "for whoever asks now").unwrap();
+    client.confirms(1, 1).unwrap();
+    assert_eq!(client.get_soon(1, "q").text(), "for whoever asks now");
+}
+
+/// The client is told that it is not known; the queue goes for good when its member comes back.
+#[test]
+fn a_deletion_that_was_late_is_brought_to_its_end() {
+    let mut cluster = Setup::new().set("quorum_queue.publish_timeout", "1s").start();
+    let mut alone = quorum();
+    alone.insert("x-quorum-initial-group-size", 1_i32);
+    cluster.channel(2).queue(1, "alone", DURABLE, &alone).unwrap();
+    cluster.kill(2);
+    let failure = cluster.channel(0).delete_queue(1, "alone").expect_err("its only member is gone");
+    assert_eq!(failure.reply(), Some((541, &*no_answer("alone"))));
+    cluster.start(2);
+    let api = cluster.api(1);
+    until("it is gone", || api.get("queues/%2F/alone").status == 404);
+}
+
+fn no_answer(queue: &str) -> String {
+    format!(
+        "INTERNAL_ERROR - queue '{queue}' in vhost '/': no majority of its members has answered in time"
+    )
 }
 
 #[test]

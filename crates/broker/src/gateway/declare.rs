@@ -1,7 +1,6 @@
 //! Exchanges, queues and bindings: declared, bound, deleted.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use amqp::request::{Binding as BindingRequest, Error, ExchangeDeclare, QueueDeclare, Reply};
 use metadata::command::{Command, DeclareExchange, DeclareQueue, SerialQueueId};
@@ -12,7 +11,7 @@ use metadata::outcome::Outcome;
 use model::id::{NodeId, QueueId};
 
 use crate::cluster::proposer::no_majority;
-use crate::gateway::{Gateway, error};
+use crate::gateway::{Asked, Gateway, error};
 use crate::reply_to;
 use crate::shard::command::{Command as ShardCommand, Deleted};
 
@@ -207,21 +206,7 @@ impl Gateway {
     /// no more, since it is being deleted.
     async fn declared(&mut self, queue: &Queue) -> Result<Option<Reply>, Error> {
         let id = queue.id;
-        let patience = match queue.kind {
-            QueueKind::Quorum => self.node.config.quorum_queues.publish_timeout,
-            QueueKind::Classic => Duration::MAX,
-        };
-        let count = self.ask(id, |answer| ShardCommand::Count { queue: id, answer });
-        let counts = tokio::time::timeout(patience, count).await;
-        let Ok(counts) = counts else {
-            self.unanswered -= 1;
-            let text = format!(
-                "queue '{}' in vhost '{}': no majority of its members has answered in time",
-                queue.name, queue.vhost
-            );
-            return Err(Error { code: 541, text });
-        };
-        let counts = counts?;
+        let counts = self.ask(id, |answer| ShardCommand::Count { queue: id, answer }).await?;
         Ok(counts.map(|counts| Reply::QueueDeclared {
             queue: queue.name.to_string(),
             messages: u32::try_from(counts.ready).unwrap_or(u32::MAX),
@@ -258,9 +243,22 @@ impl Gateway {
             return Err(error(no_majority()));
         }
         let id = queue.id;
-        let deleted = self
-            .ask(id, |answer| ShardCommand::Delete { queue: id, if_unused, if_empty, answer })
-            .await?;
+        let delete = |answer| ShardCommand::Delete { queue: id, if_unused, if_empty, answer };
+        let deleted = match self.ask_in_time(id, delete).await? {
+            Asked::Answered(deleted) => deleted,
+            Asked::Late(answered, error) => {
+                // Its members may yet delete it: then the topology must not go on showing it.
+                let node = Arc::clone(&self.node);
+                tokio::spawn(async move {
+                    if let Ok(Deleted::Done(_) | Deleted::NoQueue) = answered.await
+                        && let Err(refusal) = node.delete_by_id(id).await
+                    {
+                        tracing::error!(queue = %id, %refusal, "cannot delete a queue");
+                    }
+                });
+                return Err(error);
+            }
+        };
         if let Some(refusal) = deletion_refused(&queue, deleted) {
             return Err(error(refusal));
         }
