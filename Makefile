@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps compiler check fix test sim sim-sweep sim-rules activation-check cases acceptance chaos run cluster build bench fuzz doc image clean
+.PHONY: help deps compiler check fix test sim sim-sweep sim-rules activation-check cases acceptance chaos run cluster build bench fuzz doc image image-base docker-test clean
 
 cargo := xtask/cargo.sh
 package := $(if $(CRATE),-p $(CRATE),--workspace)
@@ -76,8 +76,14 @@ fuzz: compiler ## ten minutes for each fuzzer: make fuzz TARGET=frames SECONDS_E
 doc: compiler ## API documentation of the workspace
 	$(cargo) doc --workspace --no-deps --locked
 
-image: ## container image leveret:latest
-	docker build -f docker/Dockerfile -t leveret:latest .
+image: ## container image leveret:latest (BUILD_IMAGE=… BASE_IMAGE=…: what it begins with)
+	docker build -f docker/Dockerfile $(if $(BUILD_IMAGE),--build-arg BUILD_IMAGE=$(BUILD_IMAGE)) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) -t leveret:latest .
+
+image-base: ## what the image begins with, made here, where nothing can be pulled (as root)
+	xtask/docker-base.sh $(or $(BASE_IMAGE),debian:bookworm-slim) $(or $(BUILD_IMAGE),rust:1.95-bookworm)
+
+docker-test: ## three nodes in containers: one is killed, all are restarted (TAKE_AS_IS=1: with the image that is there)
+	TAKE_AS_IS='$(TAKE_AS_IS)' xtask/docker-test.sh
 
 clean: ## remove the target folder and ./data; the compiled RocksDB stays
 	rm -rf "$$($(cargo) target)" data
