@@ -9,6 +9,7 @@ use crate::check::search::Search;
 use crate::check::steps::Step;
 use crate::check::world::{Bounds, Driver, NODES_MAX, Node, World};
 use crate::class::{Class, Held};
+use crate::register::Register;
 use crate::rules::{Rule, break_rules};
 
 fn down(register: i64, ages: &[u64]) -> World {
@@ -70,6 +71,22 @@ fn another_data_set_is_recognised() {
     let served = outcomes(&world).len();
     break_rules([None; 2]);
     assert_eq!(served, 1, "without it the copy would be served");
+}
+
+/// A8.11: a node that was pointed at another cluster finds no register there, or one of another data
+/// set. It serves nothing, however young its copy is.
+#[test]
+fn a8_11_another_cluster() {
+    for age in [0, 3] {
+        for register in [None, Some(0), Some(3)] {
+            let mut world = down(0, &[age]);
+            world.register = register.and_then(Register::from_signed);
+            world.incarnation.0 += 1;
+            let lost = Class::Held(Held::QuorumDataLost);
+            assert_eq!(class_on_disk(&world, 0), lost, "{age} against {register:?}");
+            assert_eq!(outcomes(&world).len(), 0);
+        }
+    }
 }
 
 /// A8.9: who has exactly the value may start, who has less is stale, who has more is held.

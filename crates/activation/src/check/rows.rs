@@ -1,6 +1,8 @@
 //! The tables of crash points, row by row. `A` is node 0, `B` node 1; ages are 5 + what the row says,
 //! or those of a new journal, where a pair is at 1.
 
+use std::cell::Cell;
+
 use crate::check::invariants::{class_on_disk, serves};
 use crate::check::scenes::{
     alone, attach, confirm_alone, confirm_both, copying, detach, outcomes, pair, register, seek,
@@ -418,4 +420,44 @@ fn cp_44_the_quorum_is_lost_between() {
 fn cp_45_not_announced() {
     let world = pair();
     assert_eq!(gate(&world, A), Gate::Replica, "it goes on with its replica");
+}
+
+/// A8.4: the quorum is lost at each question of a node that tries to repair and to serve. It confirms
+/// nothing, and what it has changed is a row from CP-9 to CP-16: somebody can go on.
+#[test]
+fn a8_4_the_quorum_is_lost_while_it_tries() {
+    for (register, a) in [(5, I), (-6, I), (-6, I + 1)] {
+        let start = walk(down(register, a, I), &[Step::Start(A)]);
+        let mut asked = 0;
+        for steps in 0.. {
+            let gone = Cell::new(0);
+            let world = until(start.clone(), A, |_| gone.replace(gone.get() + 1) == steps);
+            if serves(&world.nodes[A]) {
+                break;
+            }
+            let node = &world.nodes[A];
+            if node.request.is_none() && node.answer.is_none() {
+                continue;
+            }
+            asked += 1;
+            let cut = walk(world, &[Step::Unavailable(A)]);
+            assert_eq!((gate(&cut, A), cut.confirmed), (Gate::Closed, 1));
+            assert!(!outcomes(&cut).is_empty(), "{register}, after {steps} steps");
+        }
+        assert!(asked >= 5, "two reads, the lock, the claim, the commit: {asked}");
+    }
+}
+
+/// A8.5: the quorum is lost for longer than the lease between claim and commit. The node stops
+/// serving without a confirm, and once the quorum is back it repairs itself, or the other one does.
+#[test]
+fn a8_5_the_quorum_is_lost_between_claim_and_commit() {
+    for step in [Raising::File, Raising::Commit] {
+        let world = walk(raising(step), &[Step::LeaseEnds(A), Step::LearnLeaseEnd(A)]);
+        assert_eq!((gate(&world, A), world.confirmed), (Gate::Closed, 1));
+        let mut world = walk(world, &[Step::Expire]);
+        // What was asked before may still be on its way; here it is lost.
+        world.delayed = None;
+        check(&walk(world, &[Step::ReplicaEndBreaks(B)]), &[(A, 3), (B, 3)]);
+    }
 }
