@@ -46,6 +46,7 @@ use peer::identity::Identity;
 use quorum::group::GroupId;
 use quorum::host::{Care, Host, Options};
 use quorum::log::Log;
+use quorum::rest::Rest;
 use quorum::watermark::Watermark;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -131,6 +132,8 @@ pub(crate) struct HostParts {
     pub(crate) shards: Arc<Shards>,
     /// How long a silent node's consumers keep what they hold.
     pub(crate) patience: Duration,
+    /// When groups sleep.
+    pub(crate) rest: Rest,
     /// Where alarms of other nodes are told, and this node's are read.
     pub(crate) pressure: Arc<Pressure>,
 }
@@ -176,10 +179,11 @@ impl Cluster {
     }
 
     fn new(me: Sender, name: &str, parts: HostParts, road: Road, group: Option<Group>) -> Self {
-        let HostParts { journal, watermark, shards, patience, pressure } = parts;
+        let HostParts { journal, watermark, shards, patience, rest, pressure } = parts;
         let log = Arc::clone(&journal) as Arc<dyn Log>;
         let transport = Arc::new(road.clone());
-        let host = Host::new(Options::new(me.node), Arc::clone(&log), watermark, transport);
+        let options = Options { rest, ..Options::new(me.node) };
+        let host = Host::new(options, Arc::clone(&log), watermark, transport);
         let berths = Berths::new(host.clone(), log);
         Self {
             me,

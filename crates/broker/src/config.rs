@@ -147,6 +147,10 @@ pub struct QuorumQueues {
     pub publish_timeout: Duration,
     /// How long the messages of a consumer are kept for it whose node is silent.
     pub consumer_disconnected_timeout: Duration,
+    /// After how long without use a group sleeps; `None`: never.
+    pub hibernate_after: Option<Duration>,
+    /// With more groups awake than this, they sleep sooner.
+    pub awake_max: u64,
     /// How groups are kept whole.
     pub reconciliation: Reconciliation,
     /// Whether members may be changed over HTTP.
@@ -469,6 +473,8 @@ impl Effective {
             initial_group_size: self.count("quorum_queue.initial_group_size"),
             publish_timeout: self.time("quorum_queue.publish_timeout"),
             consumer_disconnected_timeout: self.time("quorum_queue.consumer_disconnected_timeout"),
+            hibernate_after: self.span("quorum_queue.hibernate_after"),
+            awake_max: self.count("quorum_queue.awake_max"),
             reconciliation: self.reconciliation(),
             replica_operations: !self
                 .flag("management.restrictions.quorum_queue_replica_operations.disabled"),

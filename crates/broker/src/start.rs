@@ -28,6 +28,7 @@ use metadata::store::{Kv, Rocks};
 use model::id::{QueueId, Seq, StreamId};
 use model::time::Millis;
 use quorum::recovered::Recovered;
+use quorum::rest::Rest;
 use quorum::watermark::Watermark;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -317,6 +318,11 @@ impl Opened {
             watermark: Arc::clone(&self.watermark),
             shards: Arc::clone(&self.shards),
             patience: self.config.quorum_queues.consumer_disconnected_timeout,
+            rest: Rest {
+                after: self.config.quorum_queues.hibernate_after,
+                awake_max: usize::try_from(self.config.quorum_queues.awake_max)
+                    .unwrap_or(usize::MAX),
+            },
             pressure: Arc::clone(&self.pressure),
         }
     }

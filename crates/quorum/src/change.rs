@@ -9,6 +9,7 @@ use openraft::ReadPolicy;
 use openraft::raft::linearizable_read::LinearizerOption;
 use openraft::type_config::TypeConfigExt;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a new leader may take to show.
@@ -35,10 +36,11 @@ impl Host {
     /// If this node does not lead, or openraft refuses.
     pub async fn change(&self, id: GroupId, change: Change) -> Result<(), GroupError> {
         let group = self.group(id)?;
+        let awake = group.wake().await?;
         let refused = |error: &dyn std::fmt::Display| GroupError::Refused(error.to_string());
         let changes = match change {
             Change::AddLearner(node) => {
-                let added = group.raft.add_learner(node.0, (), false).await;
+                let added = awake.raft.add_learner(node.0, (), false).await;
                 return added.map(drop).map_err(|error| refused(&error));
             }
             Change::Promote(node) => ChangeMembers::AddVoterIds(BTreeSet::from([node.0])),
@@ -47,7 +49,7 @@ impl Host {
             }
             Change::Remove(node) => ChangeMembers::RemoveNodes(BTreeSet::from([node.0])),
         };
-        let changed = group.raft.change_membership(changes, false).await;
+        let changed = awake.raft.change_membership(changes, false).await;
         changed.map(drop).map_err(|error| refused(&error))
     }
 
@@ -62,16 +64,17 @@ impl Host {
         if !group.voters().contains(&to) {
             return Err(GroupError::Refused(format!("{to} is not a voter")));
         }
+        let awake = group.wake().await?;
         let Some(term) = group.seat.leave() else {
             return Err(GroupError::Refused("this node does not lead".into()));
         };
         let stopped =
             |error: openraft::errors::Fatal<Types>| GroupError::Refused(error.to_string());
-        group.raft.trigger().transfer_leader(to.0).await.map_err(stopped)?;
+        awake.raft.trigger().transfer_leader(to.0).await.map_err(stopped)?;
         let is_over = move |metrics: &openraft::RaftMetrics<Types>| {
             metrics.current_term > term && metrics.current_leader.is_some()
         };
-        let waited = group.raft.wait(Some(TRANSFER_WAIT)).metrics(is_over, "a new leader").await;
+        let waited = awake.raft.wait(Some(TRANSFER_WAIT)).metrics(is_over, "a new leader").await;
         if waited.is_ok() {
             return Ok(());
         }
@@ -86,11 +89,11 @@ impl Host {
     /// # Errors
     /// If this node does not lead, or cannot reach a majority.
     pub async fn read_index(&self, id: GroupId) -> Result<u64, GroupError> {
-        let group = self.group(id)?;
+        let awake = self.group(id)?.wake().await?;
         // The leases of groups without heartbeats never expire, so they prove nothing: an answer
         // to a message that was sent after the question is needed.
         let option = LinearizerOption::from(ReadPolicy::ReadIndex).with_wait_timeout(READ_WAIT);
-        let read = Types::timeout(READ_WAIT, group.raft.ensure_linearizable(option)).await;
+        let read = Types::timeout(READ_WAIT, awake.raft.ensure_linearizable(option)).await;
         match read {
             Ok(Ok(read)) => Ok(read.log_id().index),
             Ok(Err(error)) => Err(GroupError::Refused(error.to_string())),
@@ -109,7 +112,7 @@ impl Host {
 
 impl Group {
     /// Leaves a term in which openraft refuses proposals for good, after a transfer that failed.
-    async fn give_up(&self, term: u64) -> Result<(), GroupError> {
+    async fn give_up(self: &Arc<Self>, term: u64) -> Result<(), GroupError> {
         let current = self.log.vote().map(|vote| (vote.leader_id.term, vote.committed));
         if current != Some((term, true)) {
             return Ok(());

@@ -63,6 +63,15 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("a few weeks")
 }
 
+static RESUMING: LazyLock<Arc<Config>> =
+    LazyLock::new(|| build(Config { enable_leader_restore: Some(true), ..(**SUPERVISED).clone() }));
+
+/// The settings of a group that wakes on the node that led it when it fell asleep, in this same
+/// process, with all that it had on the disk.
+pub(crate) fn resuming() -> Arc<Config> {
+    Arc::clone(&RESUMING)
+}
+
 /// The settings of a group.
 pub(crate) fn of(care: Care) -> Arc<Config> {
     #[cfg(feature = "sim")]

@@ -18,7 +18,9 @@ use crate::record::{EntryKind, Head};
 use crate::recovered::{Found, Recovered};
 use crate::seat::Seat;
 use crate::tail::Tail;
-use crate::types::{Data, Entry, Flushed, LogId, Payload, SnapshotMeta, Vote, log_id};
+use crate::types::{
+    Data, Entry, Flushed, LogId, Payload, SnapshotMeta, StoredMembership, Vote, log_id,
+};
 use crate::watermark::{Until, Watermark};
 use crate::wire::{Reader, Write};
 use bytes::{Bytes, BytesMut};
@@ -30,6 +32,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) mod storage;
 
@@ -59,6 +62,8 @@ pub(crate) struct GroupLog {
     disk: Disk,
     seat: Arc<Seat>,
     state: Mutex<State>,
+    /// The last operation that was handed over.
+    submitted: AtomicU64,
 }
 
 struct State {
@@ -112,6 +117,9 @@ struct Replaced {
     position: Seq,
     old: Option<Seq>,
 }
+
+/// How many bytes of entries a group keeps in its sleep.
+const RESTING_BYTES: usize = 1024;
 
 /// What takes the place of an entry in memory, for counting.
 const SLOT_BYTES: usize = size_of::<Slot>();
@@ -212,7 +220,14 @@ impl GroupLog {
             deleted: false,
             bodies,
         };
-        let log = Self { stream, class, disk, seat, state: Mutex::new(state) };
+        let log = Self {
+            stream,
+            class,
+            disk,
+            seat,
+            state: Mutex::new(state),
+            submitted: AtomicU64::new(0),
+        };
         log.release(&stale);
         log
     }
@@ -223,7 +238,65 @@ impl GroupLog {
             // Whoever waits is the last to do so.
             return Lsn(0);
         }
-        self.disk.log.submit(ops)
+        let lsn = self.disk.log.submit(ops);
+        self.submitted.fetch_max(lsn.0, Ordering::AcqRel);
+        lsn
+    }
+
+    /// Whether all that was handed over is synced.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.disk.watermark.durable().0 >= self.submitted.load(Ordering::Acquire)
+    }
+
+    /// Waits for that.
+    pub(crate) async fn synced(&self) -> io::Result<()> {
+        let lsn = Lsn(self.submitted.load(Ordering::Acquire));
+        self.disk.watermark.reached(Until::Durable, lsn).await
+    }
+
+    /// Keeps only a little in memory of what is on the disk, so that a short log need not be read
+    /// when the group wakes. Everything must be synced.
+    pub(crate) fn rest(&self) {
+        let mut state = self.state.lock();
+        let mut kept = 0;
+        for at in 0..state.slots.len() {
+            kept += state.slots[at].bytes as usize;
+            if kept > RESTING_BYTES {
+                state.let_go(at, &self.disk.tail);
+            }
+        }
+        // What is kept stays until the log is longer.
+        state.held_from = state.first;
+        state.slots.shrink_to_fit();
+        state.bodies.shrink_to_fit();
+    }
+
+    /// The memberships in entries after this one, oldest first.
+    pub(crate) async fn memberships_after(
+        &self,
+        index: Option<u64>,
+    ) -> io::Result<Vec<StoredMembership>> {
+        let found: Vec<(LogId, Seq)> = {
+            let state = self.state.lock();
+            let from = index.map_or(state.first, |index| (index + 1).max(state.first));
+            let slots = (from..state.next_index()).filter_map(|index| {
+                let slot = state.slot(index)?;
+                (slot.kind == EntryKind::Membership).then(|| (slot.id(index), slot.position))
+            });
+            slots.collect()
+        };
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let positions = found.iter().map(|(_, position)| *position).collect();
+        let payloads = self.read_payloads(positions).await?;
+        let mut memberships = Vec::new();
+        for ((id, _), payload) in found.into_iter().zip(payloads) {
+            if let Payload::Membership(membership) = loaded(EntryKind::Membership, payload?)? {
+                memberships.push(StoredMembership::new(Some(id), membership));
+            }
+        }
+        Ok(memberships)
     }
 
     /// The vote that was saved last.
@@ -352,7 +425,7 @@ impl GroupLog {
     }
 
     /// Forgets all entries up to this one; their records become the member's.
-    fn purge(&self, upto: LogId) {
+    pub(crate) fn purge(&self, upto: LogId) {
         let mut state = self.state.lock();
         let state = &mut *state;
         while state.first <= upto.index && !state.slots.is_empty() {
@@ -451,7 +524,7 @@ impl GroupLog {
 
     /// Entries of a range, as far as the log has them; stops after `bytes_max`, but not before the
     /// first.
-    async fn read(&self, range: Range<u64>, bytes_max: u64) -> io::Result<Vec<Entry>> {
+    pub(crate) async fn read(&self, range: Range<u64>, bytes_max: u64) -> io::Result<Vec<Entry>> {
         // Entries may be truncated or purged while their records are read; then what was read
         // does not count. That cannot go on for ever.
         loop {

@@ -1,42 +1,43 @@
 //! The host of all groups of a node.
 
-use crate::bringup::{self, Piece, Received, Receiving, Sender};
-use crate::config;
+use crate::bringup::{self, Piece, Received, Receiving};
 use crate::group::GroupId;
-use crate::grouplog::storage::Store;
 use crate::grouplog::{Disk, GroupLog, Limits};
 use crate::guard::{Electorate, Heard};
-use crate::inbox::{Inbox, Origin, Raft};
+use crate::inbox::{Inbox, Origin};
+use crate::life::{self, Life, Summary};
 use crate::links::Links;
 use crate::log::Log;
-use crate::machine::Machine;
+use crate::machine::{Progress, load};
 use crate::member::{Member, Role, Transport};
-use crate::network::Network;
 use crate::records::Records;
 use crate::recovered::Recovered;
+use crate::rest::Rest;
 use crate::rpc::{self, Message, Request};
 use crate::seat::Seat;
-use crate::session::{Answer, Sessions};
+use crate::session::Answer;
+use crate::sleeper;
 use crate::supervisor::ballot::Ballot;
 use crate::supervisor::{self, Alarm, Vigil};
 use crate::tail::Tail;
-use crate::types::{Data, Types, VoteRequest, VoteResponse, log_id, vote};
+use crate::types::{Types, VoteRequest, VoteResponse, log_id, vote};
 use crate::upkeep::{self, News};
 use crate::watermark::Watermark;
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::stream;
-use futures_util::{FutureExt, StreamExt};
 use journal::op::Class;
 use model::id::NodeId;
-use openraft::async_runtime::WatchReceiver;
+use openraft::Instant as _;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::type_config::TypeConfigExt;
+use openraft::type_config::alias::InstantOf;
 use parking_lot::{Mutex, RwLock};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -64,6 +65,8 @@ pub struct Options {
     pub keep_entries: u64,
     /// See `keep_entries`.
     pub keep_bytes: u64,
+    /// When groups without heartbeats sleep. Default: never.
+    pub rest: Rest,
 }
 
 impl Options {
@@ -76,6 +79,7 @@ impl Options {
             checkpoint_bytes: 16 << 20,
             keep_entries: 1024,
             keep_bytes: 8 << 20,
+            rest: Rest { after: None, awake_max: usize::MAX },
         }
     }
 }
@@ -139,7 +143,12 @@ pub(crate) struct Shared {
     /// Requests that wait for a group to be started.
     awaited: Mutex<BTreeMap<GroupId, Vec<oneshot::Sender<Arc<Group>>>>>,
     pub(crate) alarm: Arc<Alarm>,
-    news: mpsc::UnboundedSender<News>,
+    pub(crate) news: mpsc::UnboundedSender<News>,
+    /// The groups that are awake and may sleep some day.
+    pub(crate) awake: Mutex<BTreeSet<GroupId>>,
+    /// How often a group has fallen asleep.
+    pub(crate) dozed: AtomicU64,
+    began: InstantOf<Types>,
     /// Nothing is started any more. Changes under the lock of the groups.
     closed: AtomicBool,
 }
@@ -148,16 +157,17 @@ pub(crate) struct Shared {
 pub(crate) struct Group {
     pub(crate) id: GroupId,
     pub(crate) care: Care,
-    pub(crate) raft: Raft,
+    pub(crate) host: Weak<Shared>,
     pub(crate) log: Arc<GroupLog>,
     pub(crate) seat: Arc<Seat>,
-    pub(crate) sessions: Arc<Sessions>,
-    inbox: Inbox,
+    pub(crate) progress: Arc<Mutex<Progress>>,
+    pub(crate) life: Life,
+    pub(crate) inbox: Inbox,
     /// The leader that spoke last.
     heard: Mutex<Option<Heard>>,
     pub(crate) vigil: Mutex<Vigil>,
     /// A checkpoint that another node is sending.
-    receiving: Mutex<Option<Receiving>>,
+    pub(crate) receiving: Mutex<Option<Receiving>>,
 }
 
 impl fmt::Debug for Host {
@@ -198,10 +208,14 @@ impl Host {
             awaited: Mutex::default(),
             alarm: Arc::clone(&alarm),
             news,
+            awake: Mutex::default(),
+            dozed: AtomicU64::new(0),
+            began: Types::now(),
             closed: AtomicBool::new(false),
         });
         drop(Types::spawn(supervisor::run(Arc::downgrade(&shared), alarm)));
         drop(Types::spawn(upkeep::run(Arc::downgrade(&shared), received)));
+        drop(Types::spawn(sleeper::run(Arc::downgrade(&shared))));
         Self { shared }
     }
 
@@ -242,45 +256,36 @@ impl Host {
         let stream = recovered.stream.unwrap_or_else(|| id.stream());
         let log = Arc::new(GroupLog::new(stream, class, disk, at, recovered));
         seat.call(|member| member.opened(Records { log: Arc::clone(&log) }));
-        let sessions = Arc::new(Sessions::default());
-        let network = Network {
-            group: id,
-            transport: Arc::clone(&shared.transport),
-            links: Arc::clone(&shared.links),
-            sessions: Arc::clone(&sessions),
-            seat: Arc::clone(&seat),
-            sender: Sender {
-                group: id,
-                transport: Arc::clone(&shared.transport),
-                log: Arc::clone(&log),
-                seat: Arc::clone(&seat),
-            },
-        };
-        let news = shared.news.clone();
-        let machine = Machine::new(id, Arc::clone(&log), Arc::clone(&seat), news);
-        let store = Store(Arc::clone(&log));
-        let raft = Raft::new(me.0, config::of(care), network, store, machine)
-            .await
-            .map_err(|error| StartError::Failed(id, error.to_string()))?;
-        // Once it has answered, it has told who the members are.
-        let told = raft.with_raft_state(|_| ()).await;
-        told.map_err(|error| StartError::Failed(id, error.to_string()))?;
+        let failed = |error: &dyn fmt::Display| StartError::Failed(id, error.to_string());
+        let progress = Arc::<Mutex<Progress>>::default();
+        let may_sleep = care == Care::Supervised && shared.options.rest.after.is_some();
         #[cfg(feature = "sim")]
-        if let Some(vote) = resumed {
-            seat.on_vote(vote);
-        }
+        let may_sleep = may_sleep && resumed.is_none();
+        let summary = if may_sleep {
+            load(&log, &seat, &progress).await.map_err(|error| failed(&error))?
+        } else {
+            Summary::default()
+        };
         let group = Arc::new(Group {
             id,
             care,
-            raft,
+            host: Arc::downgrade(shared),
             log,
             seat,
-            sessions,
+            progress,
+            life: Life::new(summary),
             inbox: Inbox::default(),
             heard: Mutex::default(),
             vigil: Mutex::default(),
             receiving: Mutex::default(),
         });
+        if !may_sleep {
+            group.wake().await.map_err(|error| failed(&error))?;
+        }
+        #[cfg(feature = "sim")]
+        if let Some(vote) = resumed {
+            group.seat.on_vote(vote);
+        }
         if let Err(error) = shared.add(&group) {
             group.stop().await;
             return Err(error);
@@ -302,7 +307,7 @@ impl Host {
         // openraft stands by itself after the founding entry; the supervisor gives it time.
         group.seat.ballot.open(Vec::new());
         let nodes: BTreeMap<u64, ()> = members.iter().map(|node| (node.0, ())).collect();
-        match group.raft.initialize(nodes).await {
+        match group.wake().await?.raft.initialize(nodes).await {
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {
                 self.shared.alarm.ring();
                 Ok(())
@@ -326,14 +331,7 @@ impl Host {
     /// If this node does not lead.
     pub fn propose(&self, id: GroupId, payload: Bytes) -> Result<(), NotLeader> {
         let group = self.shared.group(id).ok_or(NotLeader)?;
-        group.seat.leading().ok_or(NotLeader)?;
-        let proposed = group.raft.client_write_ff(Data(payload), None);
-        // It only waits for room in a channel that holds far more than a caller has under way,
-        // and, without this, for the caller's task to have had its share of the processor.
-        match tokio::task::unconstrained(proposed).now_or_never() {
-            Some(Ok(())) => Ok(()),
-            Some(Err(_)) | None => Err(NotLeader),
-        }
+        group.propose(payload)
     }
 
     /// Stops a group on this node; it can be started again.
@@ -421,7 +419,7 @@ impl Host {
                             // vote that would tell it who leads.
                             group.seat.on_leader(term, from);
                         }
-                        group.inbox.on_append(&group.raft, &origin, number, request);
+                        group.feed(|raft| group.inbox.on_append(raft, &origin, number, request));
                     }
                     None if number == 0 => self.end_once_started(origin),
                     // The first of the session is waited for.
@@ -430,18 +428,24 @@ impl Host {
             }
             Message::Appended { group, session, number, result } => {
                 if let Some(group) = self.shared.group(group) {
-                    group.sessions.on_answer(session, Answer::Appended(number, result));
+                    group.on_answer(session, Answer::Appended(number, result));
                 }
             }
             Message::Ended { group, session } => {
                 if let Some(group) = self.shared.group(group) {
-                    group.sessions.on_answer(session, Answer::Ended);
+                    group.on_answer(session, Answer::Ended);
                 }
             }
             Message::Closed { group, session } => {
                 if let Some(group) = self.shared.group(group) {
                     group.inbox.on_closed(from, session);
                     self.shared.on_silent(&group, from, session);
+                }
+            }
+            Message::Rests { group, session, term } => {
+                if let Some(group) = self.shared.group(group) {
+                    group.inbox.on_closed(from, session);
+                    group.on_rest(from, term);
                 }
             }
         }
@@ -550,6 +554,9 @@ impl Shared {
     /// it does not.
     fn on_lost(&self, group: &Group, node: NodeId) {
         group.seat.on_lost(node);
+        if group.abdicates_in_sleep(|node| self.is_up(node)) {
+            return;
+        }
         let Some(term) = group.seat.won() else { return };
         if !self.has_majority(group) {
             group.seat.leave();
@@ -579,7 +586,7 @@ impl Shared {
             }
             Request::PreVote { group, request } => {
                 let group = self.started(group).await?;
-                let response = group.raft.pre_vote(request).await.ok()?;
+                let response = group.wake().await.ok()?.raft.pre_vote(request).await.ok()?;
                 Some(rpc::encode_vote_response(&response))
             }
             Request::Transfer { group, request } => {
@@ -588,7 +595,8 @@ impl Shared {
                 if request.from_leader().leader_id.voted_for != from.0 {
                     return None;
                 }
-                group.raft.handle_transfer_leader(request).await.ok()?.ok()?;
+                let awake = group.wake().await.ok()?;
+                awake.raft.handle_transfer_leader(request).await.ok()?.ok()?;
                 Some(Bytes::new())
             }
             Request::Ask { groups } => Some(rpc::encode_words(&self.words(from, &groups))),
@@ -601,7 +609,7 @@ impl Shared {
 
     async fn vote(
         &self,
-        group: &Group,
+        group: &Arc<Group>,
         from: NodeId,
         mut request: VoteRequest,
     ) -> Option<VoteResponse> {
@@ -614,7 +622,7 @@ impl Shared {
             }) {
                 request.leadership_transfer = true;
             }
-            return group.raft.vote(request).await.ok();
+            return group.wake().await.ok()?.raft.vote(request).await.ok();
         }
         let voters = group.voters();
         let electorate = self.electorate(group, &voters);
@@ -622,7 +630,7 @@ impl Shared {
             Ok(()) => {
                 // The guard stands in for the lease, which never expires.
                 request.leadership_transfer = true;
-                group.raft.vote(request).await.ok()
+                group.wake().await.ok()?.raft.vote(request).await.ok()
             }
             Err(refusal) => {
                 tracing::info!(group = %group.id, %from, ?refusal, "no vote");
@@ -647,67 +655,83 @@ impl Shared {
 }
 
 impl Group {
-    async fn stop(&self) {
-        // An error says that it had stopped by itself.
-        drop(self.raft.shutdown().await);
-        self.seat.close();
+    /// Milliseconds since the host began.
+    pub(crate) fn now(&self) -> u64 {
+        let began = self.host.upgrade().map(|shared| shared.began.elapsed());
+        began.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// A follower answers.
+    fn on_answer(&self, session: u64, answer: Answer) {
+        // A leader that sleeps has asked nothing.
+        if let Some(awake) = self.awake() {
+            awake.sessions.on_answer(session, answer);
+        }
+    }
+
+    /// The leader sleeps, and is heard all the same: by its word, since there is no stream.
+    fn on_rest(&self, leader: NodeId, term: u64) {
+        let mut heard = self.heard.lock();
+        if let Some(heard) = heard.as_mut()
+            && (heard.leader, heard.term) == (leader, term)
+        {
+            heard.session = 0;
+        }
+        drop(heard);
+        self.may_rest();
     }
 
     /// Stands for election in a term above this one.
-    pub(crate) async fn elect(&self, above: u64) -> Result<(), GroupError> {
+    pub(crate) async fn elect(self: &Arc<Self>, above: u64) -> Result<(), GroupError> {
         if self.log.vote().map_or(0, |vote| vote.leader_id.term) < above {
             self.raise(above).await?;
         }
         self.seat.ballot.open(self.electors());
-        let elected = self.raft.trigger().elect(false).await;
+        let elected = self.wake().await?.raft.trigger().elect(false).await;
         elected.map_err(|error| GroupError::Refused(error.to_string()))
     }
 
     /// Ends what this node was or voted for in earlier terms: it votes in this one, for nobody. A vote
     /// for somebody who did not ask, and is not told, can do no harm.
-    pub(crate) async fn raise(&self, term: u64) -> Result<(), GroupError> {
+    pub(crate) async fn raise(self: &Arc<Self>, term: u64) -> Result<(), GroupError> {
         let request = VoteRequest {
             vote: vote(term, u64::MAX, false),
             // No log of this node is longer, whatever is being appended.
             last_log_id: Some(log_id(term, u64::MAX)),
             leadership_transfer: true,
         };
-        let voted = self.raft.vote(request).await;
+        let voted = self.wake().await?.raft.vote(request).await;
         voted.map(drop).map_err(|error| GroupError::Refused(error.to_string()))
     }
 
     /// The sets of voters of the newest membership, committed or not: each has to agree.
     pub(crate) fn electors(&self) -> Vec<BTreeSet<NodeId>> {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let sets = metrics.membership_config.membership().get_joint_config();
-        sets.iter().map(|set| set.iter().copied().map(NodeId).collect()).collect()
+        life::electors(&self.membership())
     }
 
     /// The voters of the newest membership, committed or not.
     pub(crate) fn voters(&self) -> Vec<NodeId> {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        metrics.membership_config.membership().voter_ids().map(NodeId).collect()
+        self.membership().membership().voter_ids().map(NodeId).collect()
     }
 }
 
 impl Group {
     /// Takes a piece of a checkpoint from another node. No answer refuses it.
     async fn on_piece(
-        &self,
+        self: &Arc<Self>,
         from: NodeId,
         session: u64,
         number: u64,
         piece: Piece,
     ) -> Option<Bytes> {
+        let awake = self.wake().await.ok()?;
         let received = {
             let mut receiving = self.receiving.lock();
             Receiving::take(&mut receiving, &self.log, from, session, number, piece)?
         };
         let vote = match received {
             Received::More => return Some(Bytes::new()),
-            Received::All(complete) => bringup::install(&self.raft, &self.log, *complete).await?,
+            Received::All(complete) => bringup::install(&awake.raft, &self.log, *complete).await?,
         };
         Some(rpc::encode_vote(&vote))
     }

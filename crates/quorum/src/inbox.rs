@@ -23,6 +23,8 @@ pub(crate) type Raft = openraft::Raft<Types, Machine>;
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     streams: Mutex<BTreeMap<(NodeId, u64), Receiving>>,
+    /// Streams that began while the group was not awake.
+    waiting: Mutex<Vec<(mpsc::UnboundedReceiver<AppendRequest>, Origin)>>,
 }
 
 #[derive(Debug)]
@@ -57,10 +59,10 @@ impl Origin {
 
 impl Inbox {
     /// Takes an append. A stream begins with number 0 and has no gaps; anything else is of a
-    /// stream that has ended here.
+    /// stream that has ended here. Without openraft it waits.
     pub(crate) fn on_append(
         &self,
-        raft: &Raft,
+        raft: Option<&Raft>,
         origin: &Origin,
         number: u64,
         request: AppendRequest,
@@ -70,8 +72,10 @@ impl Inbox {
         if number == 0 {
             let (sender, requests) = mpsc::unbounded_channel();
             streams.insert(key, Receiving { next: 0, sender });
-            let (raft, origin) = (raft.clone(), origin.clone());
-            drop(Types::spawn(serve(raft, requests, origin)));
+            match raft {
+                Some(raft) => drop(Types::spawn(serve(raft.clone(), requests, origin.clone()))),
+                None => self.waiting.lock().push((requests, origin.clone())),
+            }
         }
         let taken = streams.get_mut(&key).is_some_and(|stream| {
             let fits = stream.next == number;
@@ -82,6 +86,23 @@ impl Inbox {
             streams.remove(&key);
             origin.end();
         }
+    }
+
+    /// Whether streams wait for openraft.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.lock().is_empty()
+    }
+
+    /// openraft is there.
+    pub(crate) fn serve_waiting(&self, raft: &Raft) {
+        for (requests, origin) in self.waiting.lock().drain(..) {
+            drop(Types::spawn(serve(raft.clone(), requests, origin)));
+        }
+    }
+
+    /// Whether no stream is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.streams.lock().is_empty() && !self.is_waiting()
     }
 
     /// The sender ended a stream.

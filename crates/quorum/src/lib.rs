@@ -71,6 +71,13 @@ mod supervisor;
 
 mod upkeep;
 
+// Whether groups are awake.
+pub mod rest;
+
+mod life;
+
+mod sleeper;
+
 // Between hosts.
 pub mod wire;
 

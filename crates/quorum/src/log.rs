@@ -5,10 +5,7 @@ use journal::error::ReadError;
 use journal::journal::Journal;
 use journal::op::{Lsn, Op};
 use model::id::{Seq, StreamId};
-use openraft::type_config::TypeConfigExt;
 use std::sync::Arc;
-
-use crate::types::Types;
 
 /// Takes what was read, on whatever thread that was.
 pub type Then = Box<dyn FnOnce(Vec<Result<Bytes, ReadError>>) + Send>;
@@ -24,7 +21,7 @@ pub trait Log: Send + Sync + 'static {
 
     /// Reads where it may block. Call it within a runtime.
     fn read_later(self: Arc<Self>, stream: StreamId, seqs: Vec<Seq>, then: Then) {
-        drop(Types::spawn_blocking(move || {
+        drop(tokio::task::spawn_blocking(move || {
             let mut out = Vec::with_capacity(seqs.len());
             self.read(stream, &seqs, &mut out);
             then(out);

@@ -3,6 +3,7 @@
 use crate::checkpoint::Image;
 use crate::group::GroupId;
 use crate::grouplog::GroupLog;
+use crate::life::Summary;
 use crate::member::{Body, Committed};
 use crate::seat::Seat;
 use crate::types::{Entry, LogId, Payload, Snapshot, SnapshotMeta, StoredMembership, Types};
@@ -10,6 +11,8 @@ use crate::upkeep::News;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
+use parking_lot::Mutex;
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -19,15 +22,26 @@ use tokio::sync::{mpsc, oneshot};
 const BATCH_MAX: usize = 4096;
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
-/// The state machine.
+/// How far a member has come, whatever state machine brought it there.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) applied: Option<LogId>,
+    pub(crate) membership: StoredMembership,
+}
+
+/// The state machine of a group that is awake.
 #[derive(Debug)]
 pub(crate) struct Machine {
     group: GroupId,
+    /// The time of being awake that it belongs to.
+    number: u64,
     news: mpsc::UnboundedSender<News>,
     log: Arc<GroupLog>,
     seat: Arc<Seat>,
-    applied: Option<LogId>,
-    membership: StoredMembership,
+    /// Nobody else changes it while this is there.
+    progress: Arc<Mutex<Progress>>,
+    /// Ends with it.
+    _alive: oneshot::Sender<Infallible>,
 }
 
 /// A checkpoint in the making.
@@ -41,12 +55,14 @@ pub(crate) struct Builder {
 impl Machine {
     pub(crate) fn new(
         group: GroupId,
+        number: u64,
         log: Arc<GroupLog>,
         seat: Arc<Seat>,
+        progress: Arc<Mutex<Progress>>,
         news: mpsc::UnboundedSender<News>,
+        alive: oneshot::Sender<Infallible>,
     ) -> Self {
-        let membership = StoredMembership::default();
-        Self { group, news, log, seat, applied: None, membership }
+        Self { group, number, news, log, seat, progress, _alive: alive }
     }
 
     fn tell(&self, news: News) {
@@ -55,7 +71,8 @@ impl Machine {
     }
 
     fn meta(&self) -> SnapshotMeta {
-        SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone() }
+        let progress = self.progress.lock();
+        SnapshotMeta { last_log_id: progress.applied, last_membership: progress.membership.clone() }
     }
 
     /// Hands entries over, and then what they say about members.
@@ -79,20 +96,20 @@ impl Machine {
             committed.push(Committed { index, term, position, payload });
         }
         self.seat.on_committed(committed);
-        self.applied = Some(last);
+        self.progress.lock().applied = Some(last);
         if self.log.applied(last.index) {
             self.tell(News::Grown(self.group));
         }
         if let Some(membership) = membership {
             self.seat.on_members(membership.membership());
-            self.membership = membership;
+            self.progress.lock().membership = membership;
         }
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        self.tell(News::Gone(self.group));
+        self.tell(News::Gone(self.group, self.number));
     }
 }
 
@@ -101,7 +118,8 @@ impl RaftStateMachine<Types> for Machine {
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
-        Ok((self.applied, self.membership.clone()))
+        let progress = self.progress.lock();
+        Ok((progress.applied, progress.membership.clone()))
     }
 
     async fn apply<Strm>(&mut self, mut entries: Strm) -> Result<(), io::Error>
@@ -149,9 +167,9 @@ impl RaftStateMachine<Types> for Machine {
         let (done, installed) = oneshot::channel();
         self.seat.call(|member| member.install(last.index, state, bodies, done));
         installed.await.map_err(|_| io::Error::other("the member did not install a checkpoint"))?;
-        self.applied = Some(last);
-        self.membership = meta.last_membership.clone();
-        self.seat.on_members(self.membership.membership());
+        let membership = meta.last_membership.clone();
+        *self.progress.lock() = Progress { applied: Some(last), membership };
+        self.seat.on_members(meta.last_membership.membership());
         if let Some(purged) = self.log.purged() {
             self.seat.call(|member| member.purged(purged.index.min(last.index)));
         }
@@ -176,4 +194,46 @@ impl RaftSnapshotBuilder<Types> for Builder {
         self.log.save_checkpoint(&self.meta, &state).await?;
         Ok(Snapshot { meta: self.meta.clone(), snapshot: Image::Own { state } })
     }
+}
+
+/// Brings a member to the last checkpoint and to what is known to be committed after it, as
+/// openraft does when it starts, without openraft: the group begins asleep.
+pub(crate) async fn load(
+    log: &Arc<GroupLog>,
+    seat: &Arc<Seat>,
+    progress: &Arc<Mutex<Progress>>,
+) -> io::Result<Summary> {
+    let (news, _) = mpsc::unbounded_channel();
+    let (alive, _) = oneshot::channel();
+    let (log, seat, progress) = (Arc::clone(log), Arc::clone(seat), Arc::clone(progress));
+    let mut machine = Machine::new(GroupId(0), 0, log, seat, progress, news, alive);
+    if let Some(Snapshot { meta, snapshot }) = machine.get_current_snapshot().await? {
+        machine.install_snapshot(&meta, snapshot).await?;
+    }
+    let committed = machine.log.committed().map_or(0, |id| id.index + 1);
+    loop {
+        let applied = machine.progress.lock().applied;
+        let from = applied.map_or(0, |id| id.index + 1);
+        if from >= committed {
+            break;
+        }
+        let mut entries = machine.log.read(from..committed, BATCH_BYTES_MAX as u64).await?;
+        if entries.first().is_none_or(|first| first.log_id.index != from) {
+            return Err(io::Error::other(format!("committed entry {from} is not in the log")));
+        }
+        machine.hand_over(&mut entries);
+    }
+    let (applied, membership) = {
+        let progress = machine.progress.lock();
+        (progress.applied, progress.membership.clone())
+    };
+    if let Some(applied) = applied.filter(|applied| machine.log.last() < Some(*applied)) {
+        // Its checkpoint came from another node, and what was before it did not go in time.
+        machine.log.purge(applied);
+        machine.seat.call(|member| member.purged(applied.index));
+    }
+    let newer = machine.log.memberships_after(applied.map(|id| id.index)).await?.pop();
+    let is_changing = newer.is_some();
+    let membership = Arc::new(newer.unwrap_or(membership));
+    Ok(Summary { membership, is_changing, matched: Vec::new() })
 }

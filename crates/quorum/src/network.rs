@@ -171,6 +171,7 @@ impl NetSnapshot<Types> for Client {
                 Select2::Second(_) => StreamingError::from(network(&RequestError::NotConnected)),
             });
         }
+        let _underway = self.route.sessions.sending();
         let sending = self.sender.send(*to, vote, snapshot);
         match Types::select2(cancel, sending).await {
             Select2::First(closed) => Err(StreamingError::Closed(closed)),

@@ -27,12 +27,15 @@ pub(crate) enum Message {
     Ended { group: GroupId, session: u64 },
     /// The sender of appends ended the session.
     Closed { group: GroupId, session: u64 },
+    /// The sender of appends ended the session to sleep: it leads still, in this term.
+    Rests { group: GroupId, session: u64, term: u64 },
 }
 
 const APPEND: u8 = 1;
 const APPENDED: u8 = 2;
 const ENDED: u8 = 3;
 const CLOSED: u8 = 4;
+const RESTS: u8 = 5;
 
 impl Message {
     pub(crate) fn encode(&self) -> Bytes {
@@ -76,6 +79,11 @@ impl Message {
                 bytes.put_u8(CLOSED);
                 put_session(&mut bytes, *group, *session);
             }
+            Self::Rests { group, session, term } => {
+                bytes.put_u8(RESTS);
+                put_session(&mut bytes, *group, *session);
+                bytes.put_u64_le(*term);
+            }
         }
         bytes.freeze()
     }
@@ -108,6 +116,7 @@ impl Message {
             }
             ENDED => Self::Ended { group, session },
             CLOSED => Self::Closed { group, session },
+            RESTS => Self::Rests { group, session, term: reader.u64()? },
             _ => return Err(Malformed("no such kind of message")),
         };
         reader.end()?;

@@ -122,6 +122,14 @@ impl Seat {
         Some(term)
     }
 
+    /// A leader that sleeps has lost its majority, and leads no longer.
+    pub(crate) fn abdicate(&self) {
+        let mut state = self.state.lock();
+        let Some(vote) = state.vote.take() else { return };
+        let term = vote.leader_id.term;
+        self.set_role(&mut state, Role::Follower { term, leader: None });
+    }
+
     /// Somebody says that it leads.
     pub(crate) fn on_leader(&self, term: u64, leader: NodeId) {
         let mut state = self.state.lock();

@@ -26,7 +26,7 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 #[cfg(not(feature = "sim"))]
@@ -54,6 +54,20 @@ pub(crate) enum Answer {
 pub(crate) struct Sessions {
     open: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Answer>>>,
     kicks: watch::Sender<u64>,
+    /// The term in which the group leads and falls asleep, or 0.
+    resting: AtomicU64,
+    /// Checkpoints under way.
+    sending: AtomicUsize,
+}
+
+/// A checkpoint under way.
+#[derive(Debug)]
+pub(crate) struct Underway(Arc<Sessions>);
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.sending.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Sessions {
@@ -61,6 +75,23 @@ impl Sessions {
     /// has still to send; without one it may purge them, and sends a checkpoint later.
     pub(crate) fn kick(&self) {
         self.kicks.send_modify(|kicks| *kicks += 1);
+    }
+
+    /// The group falls asleep, and leads in that term if it does: followers hear so by the end of
+    /// their sessions.
+    pub(crate) fn rest(&self, leading: Option<u64>) {
+        self.resting.store(leading.unwrap_or(0), Ordering::Release);
+    }
+
+    /// A checkpoint is being sent until the answer is dropped.
+    pub(crate) fn sending(self: &Arc<Self>) -> Underway {
+        self.sending.fetch_add(1, Ordering::Relaxed);
+        Underway(Arc::clone(self))
+    }
+
+    /// Whether a checkpoint is being sent.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.sending.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn on_answer(&self, session: u64, answer: Answer) {
@@ -268,7 +299,11 @@ impl<S> Drop for Session<S> {
         // Who has heard of this leader by an answer alone hears so that it has stopped.
         let is_over = self.next > 0 && matches!(self.state, State::Over);
         if is_over || matches!(self.state, State::Open(_)) {
-            let message = Message::Closed { group: self.route.group, session: self.number };
+            let (group, session) = (self.route.group, self.number);
+            let message = match self.route.sessions.resting.load(Ordering::Acquire) {
+                0 => Message::Closed { group, session },
+                term => Message::Rests { group, session, term },
+            };
             // Without a connection the follower has ended it already.
             drop(self.route.transport.send(self.route.to, message.encode()));
         }

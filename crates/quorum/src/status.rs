@@ -4,7 +4,7 @@ use crate::group::GroupId;
 use crate::host::{Host, Shared};
 use crate::member::Role;
 use model::id::NodeId;
-use openraft::async_runtime::WatchReceiver;
+use std::sync::atomic::Ordering;
 
 /// A group as this node sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// Whether a change of the members is not committed yet.
     pub is_changing: bool,
+    /// Whether it sleeps: it was not used for a while, and wakes when it is.
+    pub is_asleep: bool,
 }
 
 /// One member of a group.
@@ -55,6 +57,13 @@ impl Host {
         self.shared.all().iter().map(|group| group.id).collect()
     }
 
+    /// How many groups are awake, and how often one has fallen asleep since the start. Groups that
+    /// never sleep do not count.
+    pub fn awake(&self) -> (usize, u64) {
+        let dozed = self.shared.dozed.load(Ordering::Relaxed);
+        (self.shared.awake.lock().len(), dozed)
+    }
+
     /// Bytes of entries that all groups keep in memory.
     pub fn held_bytes(&self) -> usize {
         self.shared.disk.tail.held()
@@ -65,17 +74,7 @@ impl Shared {
     fn status(&self, id: GroupId) -> Option<Status> {
         let group = self.group(id)?;
         let role = group.seat.role();
-        let metrics = group.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let membership = metrics.membership_config.membership();
-        let member = |(node, ()): (&u64, &())| {
-            let matched = metrics.replication.as_ref().and_then(|all| all.get(node).copied()?);
-            MemberStatus {
-                node: NodeId(*node),
-                is_voter: membership.voter_ids().any(|voter| voter == *node),
-                matched: matched.map(|id| id.index),
-            }
-        };
+        let view = group.view();
         let leader = match role {
             Role::Leader { .. } => Some(self.options.me),
             Role::Follower { leader, .. } => leader,
@@ -83,15 +82,16 @@ impl Shared {
         Some(Status {
             role,
             leader,
-            term: metrics.current_term,
+            term: group.log.vote().map_or(0, |vote| vote.leader_id.term),
             last: group.log.last().map(|id| id.index),
-            committed: metrics.local_committed.map(|id| id.index),
-            applied: metrics.last_applied.map(|id| id.index),
+            committed: view.committed.map(|id| id.index),
+            applied: view.applied.map(|id| id.index),
             checkpoint: group.log.checkpointed().map(|id| id.index),
             purged: group.log.purged().map(|id| id.index),
             log_bytes: group.log.bytes(),
-            members: membership.nodes().map(member).collect(),
-            is_changing: metrics.membership_config != metrics.committed_membership_config,
+            members: view.members,
+            is_changing: view.is_changing,
+            is_asleep: view.is_asleep,
         })
     }
 }

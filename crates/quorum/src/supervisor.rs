@@ -42,6 +42,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(3);
 const STRAGGLER_WAIT: Duration = Duration::from_millis(300);
 /// How long an election holds others up.
 const ELECTION_WAIT: Duration = Duration::from_millis(500);
+/// How long a member that catches up holds others up.
+const CATCH_UP_WAIT: Duration = Duration::from_secs(1);
 /// How often it looks by itself.
 const LOOK: Duration = Duration::from_secs(5);
 /// Pauses between rounds: short after something happened, longer when rounds come to nothing.
@@ -253,6 +255,24 @@ async fn elect(shared: &Shared, group: Arc<Group>, above: u64) {
     drop(Types::timeout(ELECTION_WAIT, settled).await);
 }
 
+/// A member asks who leads groups of this node that sleep, and lacks entries: they wake until it has
+/// them, a few at a time.
+async fn catch_up(groups: Vec<Arc<Group>>, member: NodeId) {
+    let one = |group: Arc<Group>| async move {
+        let Ok(awake) = group.wake().await else { return };
+        let has_it = |metrics: &openraft::RaftMetrics<Types>| {
+            let matched =
+                metrics.replication.as_ref().and_then(|all| all.get(&member.0).copied()?);
+            matched.is_some_and(|at| Some(at.index) >= metrics.last_log_index)
+                || metrics.running_state.is_err()
+        };
+        // It stays awake as long as that takes, and what takes long does not hold up the others.
+        let wait = awake.raft.wait(Some(CATCH_UP_WAIT));
+        drop(wait.metrics(has_it, "a member has caught up").await);
+    };
+    stream::iter(groups).map(one).buffer_unordered(ELECTIONS).collect::<()>().await;
+}
+
 impl Shared {
     /// Whether a node is connected, or this one.
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
@@ -307,9 +327,13 @@ impl Shared {
     /// it too, unless it knew as much when it decided about it last.
     pub(crate) fn words(&self, from: NodeId, groups: &[GroupId]) -> Vec<Word> {
         let mut is_news = false;
+        let mut behind = Vec::new();
         let mut word = |id: &GroupId| {
             let Some(group) = self.group(*id) else { return Word::Unknown };
             let word = self.word(&group);
+            if matches!(word, Word::Leads { .. }) && group.lacks(from) {
+                behind.push(Arc::clone(&group));
+            }
             if let Word::Lost { term, last, .. } = word {
                 let vigil = group.vigil.lock();
                 let is_known = |basis: &Basis| {
@@ -320,6 +344,9 @@ impl Shared {
             word
         };
         let words = groups.iter().map(&mut word).collect();
+        if !behind.is_empty() {
+            drop(Types::spawn(catch_up(behind, from)));
+        }
         if is_news {
             self.alarm.ring();
         }

@@ -14,6 +14,8 @@ mod cluster;
 
 mod supervision;
 
+mod sleep;
+
 mod upkeep;
 
 mod real_journal;

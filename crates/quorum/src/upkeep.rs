@@ -6,7 +6,7 @@ use crate::host::{Group, GroupError, Shared};
 use crate::types::Types;
 use openraft::async_runtime::WatchReceiver;
 use openraft::type_config::TypeConfigExt;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -18,8 +18,8 @@ const CHECKPOINT_WAIT: Duration = Duration::from_mins(5);
 pub(crate) enum News {
     /// Its log has grown enough for a checkpoint.
     Grown(GroupId),
-    /// Its state machine is gone.
-    Gone(GroupId),
+    /// Its state machine of that time of being awake is gone.
+    Gone(GroupId, u64),
 }
 
 /// Runs until the host is gone.
@@ -36,16 +36,17 @@ pub(crate) async fn run(shared: Weak<Shared>, mut news: mpsc::UnboundedReceiver<
                     }));
                 }
             }
-            News::Gone(id) => shared.on_gone(id),
+            News::Gone(id, number) => shared.on_gone(id, number),
         }
     }
 }
 
 impl Shared {
-    /// A group's state machine is gone. If nobody stopped the group, it failed.
-    fn on_gone(&self, id: GroupId) {
+    /// A group's state machine is gone. If nobody stopped the group or sent it to sleep, it failed.
+    fn on_gone(&self, id: GroupId, number: u64) {
         let Some(group) = self.group(id) else { return };
-        let state = group.raft.metrics().borrow_watched().running_state.clone();
+        let Some(awake) = group.is_awake_as(number) else { return };
+        let state = awake.raft.metrics().borrow_watched().running_state.clone();
         let error = state.err().map_or_else(|| "it stopped".into(), |error| error.to_string());
         tracing::error!(group = %id, error, "a group failed");
         group.seat.call(|member| member.failed(error));
@@ -54,24 +55,25 @@ impl Shared {
 
 impl Group {
     /// Takes a checkpoint, and purges what the log no longer needs.
-    pub(crate) async fn checkpoint(&self) -> Result<(), GroupError> {
+    pub(crate) async fn checkpoint(self: &Arc<Self>) -> Result<(), GroupError> {
+        let awake = self.wake().await?;
         let refused = |error: &dyn std::fmt::Display| GroupError::Refused(error.to_string());
         let before = self.log.checkpointed();
-        let applied = self.raft.metrics().borrow_watched().last_applied;
+        let applied = awake.raft.metrics().borrow_watched().last_applied;
         if applied > before {
-            self.raft.trigger().snapshot().await.map_err(|error| refused(&error))?;
+            awake.raft.trigger().snapshot().await.map_err(|error| refused(&error))?;
             let is_newer = move |metrics: &openraft::RaftMetrics<Types>| {
                 metrics.snapshot > before || metrics.running_state.is_err()
             };
-            let wait = self.raft.wait(Some(CHECKPOINT_WAIT));
+            let wait = awake.raft.wait(Some(CHECKPOINT_WAIT));
             wait.metrics(is_newer, "a checkpoint").await.map_err(|error| refused(&error))?;
         }
         if let Some(upto) = self.log.purgeable() {
-            self.raft.trigger().purge_log(upto).await.map_err(|error| refused(&error))?;
+            awake.raft.trigger().purge_log(upto).await.map_err(|error| refused(&error))?;
             // Once openraft has seen that: sessions with dead members must not hold it up.
-            self.raft.with_raft_state(|_| ()).await.map_err(|error| refused(&error))?;
+            awake.raft.with_raft_state(|_| ()).await.map_err(|error| refused(&error))?;
             if self.log.purged().is_none_or(|purged| purged.index < upto) {
-                self.sessions.kick();
+                awake.sessions.kick();
             }
         }
         Ok(())

@@ -207,6 +207,7 @@ mod tests {
             log_bytes: 0,
             members: members.iter().map(member).collect(),
             is_changing: false,
+            is_asleep: false,
         }
     }
 

@@ -186,6 +186,25 @@ pub const KEYS: &[Key] = &[
         "How long a quorum queue keeps the messages of a consumer whose node is silent for it.",
     ),
     key(
+        "quorum_queue.hibernate_after",
+        Kind::Span {
+            unit: Unit::Milliseconds,
+            min: Duration::from_millis(100),
+            max: Duration::from_hours(24),
+            none: true,
+        },
+        "\"none\"",
+        "After how long without use a quorum queue hibernates: its node keeps what is in it and who leads it, and\n\
+         little else. It wakes by itself when it is used. \"none\": never.",
+    ),
+    key(
+        "quorum_queue.awake_max",
+        Kind::Count { min: 0, max: 1_000_000, unlimited: false },
+        "1000",
+        "With more quorum queues than this awake on a node, those that were not used for longest hibernate after a\n\
+         second already. Each takes 0.1 to 0.4 MiB.",
+    ),
+    key(
         "management.restrictions.quorum_queue_replica_operations.disabled",
         Kind::Flag,
         "false",

@@ -20,7 +20,7 @@ use openraft::storage::{EntryResponder, RaftLogStorage, RaftStateMachine};
 use openraft::testing::log::{StoreBuilder, Suite};
 use std::io;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 struct Stores;
 
@@ -91,8 +91,15 @@ impl StoreBuilder<Types, Store, Appending, ()> for Stores {
             ))
         };
         let (log, applied) = (open(20), open(21));
-        let machine =
-            Machine::new(GroupId(21), Arc::clone(&applied), seat, mpsc::unbounded_channel().0);
+        let machine = Machine::new(
+            GroupId(21),
+            0,
+            Arc::clone(&applied),
+            seat,
+            Arc::default(),
+            mpsc::unbounded_channel().0,
+            oneshot::channel().0,
+        );
         Ok(((), Store(log), Appending { store: Store(applied), machine }))
     }
 }

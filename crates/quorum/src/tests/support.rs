@@ -3,12 +3,13 @@
 use crate::group::GroupId;
 use crate::grouplog::Limits;
 use crate::host::{Care, Host, Options};
-use crate::log::Log;
+use crate::log::{Log, Then};
 use crate::member::{
     Body, BodyPlace, Boxed, Committed, Member, NotConnected, RequestError, Role, Transport,
 };
 use crate::records::Records;
 use crate::recovered::Recovered;
+use crate::rest::Rest;
 use crate::watermark::Watermark;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use journal::error::ReadError;
@@ -186,6 +187,13 @@ impl Log for MemoryLog {
             let record = state.records.get(&(stream, *seq));
             out.push(record.map(|(_, payload)| payload.clone()).ok_or(ReadError::Missing));
         }
+    }
+
+    /// At once: a clock that is paused does not wait for other threads.
+    fn read_later(self: Arc<Self>, stream: StreamId, seqs: Vec<Seq>, then: Then) {
+        let mut out = Vec::new();
+        self.read(stream, &seqs, &mut out);
+        then(out);
     }
 }
 
@@ -551,6 +559,7 @@ pub(crate) struct Cluster {
     graves: BTreeMap<NodeId, Arc<MemoryLog>>,
     pub(crate) checkpoint_entries: u64,
     keep_entries: u64,
+    pub(crate) rest: Rest,
 }
 
 pub(crate) fn node(number: u64) -> NodeId {
@@ -576,6 +585,7 @@ impl Cluster {
             graves: BTreeMap::new(),
             checkpoint_entries: u64::MAX,
             keep_entries: 1000,
+            rest: Rest { after: None, awake_max: usize::MAX },
         };
         for number in 1..=count {
             cluster.boot(node(number), MemoryLog::new());
@@ -589,6 +599,7 @@ impl Cluster {
         let options = Options {
             checkpoint_entries: self.checkpoint_entries,
             keep_entries: self.keep_entries,
+            rest: self.rest,
             ..Options::new(id)
         };
         let host = Host::new(options, shared, log.watermark(), Arc::new(port));
@@ -604,6 +615,30 @@ impl Cluster {
     pub(crate) fn keep_nothing(&mut self) {
         self.keep_entries = 1;
         self.restart_hosts();
+    }
+
+    /// Groups sleep when they were idle for so long. Before there are groups.
+    pub(crate) fn rest_after(&mut self, after: Duration) {
+        self.rest.after = Some(after);
+        self.restart_hosts();
+    }
+
+    /// Whether the group sleeps on a node.
+    pub(crate) fn sleeps(&self, id: NodeId) -> bool {
+        self.host(id).status(GROUP).is_some_and(|status| status.is_asleep)
+    }
+
+    /// Waits until the group sleeps on these nodes.
+    pub(crate) async fn asleep(&self, ids: &[NodeId]) {
+        let asleep = async {
+            while !ids.iter().all(|id| self.sleeps(*id)) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, asleep).await.is_err() {
+            let states = ids.iter().map(|id| self.host(*id).status(GROUP));
+            panic!("awake: {:?}", states.collect::<Vec<_>>());
+        }
     }
 
     /// New hosts, with the options as they are now. Before there are groups.

@@ -130,6 +130,8 @@ pub(super) struct Tally {
     pub(super) dead: u64,
     /// Dead messages that came to the next queue.
     pub(super) inherited: u64,
+    /// How often a group fell asleep.
+    pub(super) slept: u64,
 }
 
 impl Tally {
@@ -145,6 +147,7 @@ impl Tally {
         self.checks += other.checks;
         self.dead += other.dead;
         self.inherited += other.inherited;
+        self.slept += other.slept;
     }
 }
 

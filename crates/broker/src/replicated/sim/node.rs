@@ -17,6 +17,7 @@ use quorum::host::{Care, Host, Options};
 use quorum::member::{Body, BodyPlace, Committed, Member, Role};
 use quorum::records::Records;
 use quorum::recovered::Recovered;
+use quorum::rest::Rest;
 use quorum::sim::watch;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -97,6 +98,10 @@ impl Node {
             tail_bytes: plan.tail_bytes,
             checkpoint_entries: plan.checkpoint_entries,
             keep_entries: plan.keep_entries,
+            rest: Rest {
+                after: (plan.sleeps > 0).then(|| Duration::from_millis(plan.sleeps)),
+                awake_max: plan.awake,
+            },
             ..Options::new(me.node)
         };
         let log = Arc::clone(&disk) as Arc<dyn quorum::log::Log>;
@@ -149,6 +154,9 @@ impl Node {
             shard.abort();
         }
         let host = self.host.clone();
+        if let Some(world) = self.world.upgrade() {
+            world.book.lock().tally.slept += host.awake().1;
+        }
         tokio::spawn(async move {
             for group in host.groups() {
                 host.stop(group).await;

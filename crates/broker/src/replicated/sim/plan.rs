@@ -44,6 +44,10 @@ pub(super) struct Plan {
     pub(super) delay: u64,
     /// Each queue keeps what is dead until the next one has it.
     pub(super) keeps: bool,
+    /// A group that was idle for so many milliseconds sleeps; 0: none does.
+    pub(super) sleeps: u64,
+    /// More groups than this sleep sooner.
+    pub(super) awake: usize,
     pub(super) broken: Option<Rule>,
 }
 
@@ -80,8 +84,14 @@ impl Plan {
             limit: one(&[0, 0, 0, 2]) as u32,
             delay: one(&[0, 0, 0, 60]),
             keeps: one(&[0, 1]) == 1,
+            sleeps: 0,
+            awake: 0,
             broken: None,
         };
+        // A die of its own, so that all else of a seed is what it was before groups slept.
+        let rng = &mut Rng::new(seed ^ 0x51ee_9000);
+        plan.sleeps = *rng.pick(&[0, 20, 20, 60, 200, 1_000]).expect("there are some");
+        plan.awake = *rng.pick(&[0, 1, 100]).expect("there are some");
         plan.keeps &= plan.queues > 1;
         plan.purges &= !plan.keeps;
         plan
