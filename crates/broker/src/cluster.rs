@@ -10,6 +10,7 @@
 //!
 //! A node on its own has a host and no links: its quorum queues have one member.
 
+pub(crate) mod acquaintances;
 mod alarms;
 pub(crate) mod bell;
 pub(crate) mod berths;
@@ -51,6 +52,7 @@ use quorum::watermark::Watermark;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::cluster::acquaintances::{Acquaintances, directory};
 use crate::cluster::bell::Bell;
 use crate::cluster::berths::Berths;
 use crate::cluster::formation::{Query, Standing};
@@ -112,6 +114,7 @@ pub(crate) struct Cluster {
     /// Starts of nodes that are over, as far as this node knows: the metadata leader ends what lived
     /// with them.
     pub(crate) ended: Mutex<BTreeSet<Sender>>,
+    acquaintances: Mutex<Acquaintances>,
     journal: Arc<Journal>,
     /// Streams that were of no queue when the node started.
     strays: Mutex<Vec<StreamId>>,
@@ -204,6 +207,7 @@ impl Cluster {
             alarm_word: Mutex::default(),
             lost: Mutex::default(),
             ended: Mutex::default(),
+            acquaintances: Mutex::default(),
             journal,
             strays: Mutex::default(),
             inquiries: OnceLock::new(),
@@ -287,6 +291,7 @@ impl Cluster {
             formed: group.formed.load(Ordering::Acquire),
             members: self.members(),
             leader: group.proposer.leader(),
+            nodes: directory(&group.part.topology.state(), self.me.node).into_iter().collect(),
         }
     }
 

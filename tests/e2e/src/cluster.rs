@@ -36,12 +36,19 @@ pub struct Setup {
     proxied: bool,
     settings: Vec<(String, String)>,
     own: Vec<(usize, String, String)>,
+    newcomers: Vec<(usize, usize)>,
 }
 
 impl Setup {
     /// Three nodes, defaults for the rest.
     pub fn new() -> Self {
-        Self { size: 3, proxied: false, settings: Vec::new(), own: Vec::new() }
+        Self {
+            size: 3,
+            proxied: false,
+            settings: Vec::new(),
+            own: Vec::new(),
+            newcomers: Vec::new(),
+        }
     }
 
     /// Another number of nodes.
@@ -72,6 +79,19 @@ impl Setup {
         self
     }
 
+    /// A node that nobody lists, and that lists no other but `known`.
+    #[must_use]
+    pub fn newcomer(mut self, node: usize, known: usize) -> Self {
+        self.newcomers.push((node, known));
+        self
+    }
+
+    fn lists(&self, node: usize, other: usize) -> bool {
+        let known = |one: usize| self.newcomers.iter().find(|(newcomer, _)| *newcomer == one);
+        let lists = known(node).map_or(known(other).is_none(), |(_, known)| *known == other);
+        node == other || lists
+    }
+
     /// Starts all nodes and waits until they are a cluster.
     pub fn start(self) -> Cluster {
         let mut cluster = self.prepare();
@@ -90,7 +110,8 @@ impl Setup {
         let mut nodes = Vec::new();
         for (index, own) in ports.iter().enumerate() {
             let mut peers = Vec::new();
-            for (other, port) in ports.iter().enumerate() {
+            let listed = ports.iter().enumerate().filter(|(other, _)| self.lists(index, *other));
+            for (other, port) in listed {
                 let dialled = match (self.proxied, other == index) {
                     (false, _) => local(*port),
                     (true, true) => NOWHERE,

@@ -7,6 +7,7 @@ use e2e::client::topology::DURABLE;
 use e2e::cluster::{SECRET, Setup, quorum};
 use e2e::table;
 use e2e::wait::until;
+use serde_json::Value;
 
 #[test]
 fn any_start_order_forms_the_same_cluster() {
@@ -171,6 +172,33 @@ fn a_witness_keeps_no_queues() {
         e2e::cluster::channel(cluster.amqp(0))
             .is_ok_and(|mut client| client.queue(1, "r", DURABLE, &table! {}).is_ok())
     });
+}
+
+/// One address is enough: who comes finds the others, and they find each other, whatever their lists
+/// say, also after restarts without the one that was listed.
+#[test]
+fn a_node_that_knows_one_of_a_cluster_comes_in() {
+    let mut cluster = Setup::new().size(5).newcomer(3, 2).newcomer(4, 1).prepare();
+    for node in 0..3 {
+        cluster.run(node);
+    }
+    cluster.await_formed();
+    cluster.start(3);
+    cluster.start(4);
+    cluster.kill(2);
+    cluster.kill(3);
+    // What it asks to find the others is in its own data now.
+    cluster.start(3);
+    let running = |node: &Value| {
+        (node["name"].as_str().unwrap().to_owned(), node["running"].as_bool().unwrap())
+    };
+    for by in [0, 1, 3, 4] {
+        let nodes = cluster.api(by).json("nodes");
+        let mut seen: Vec<_> = nodes.as_array().unwrap().iter().map(running).collect();
+        seen.sort_unstable();
+        let wanted = (0..5).map(|node| (format!("leveret@n{node}"), node != 2));
+        assert_eq!(seen, wanted.collect::<Vec<_>>(), "as n{by} sees it");
+    }
 }
 
 #[test]

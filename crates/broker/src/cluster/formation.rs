@@ -11,6 +11,7 @@
 //! same name: it finds the group and is let in instead of its old self.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use metadata::objects::Name;
 use model::id::NodeId;
 
 /// Bytes that are no query and no answer of this version.
@@ -39,6 +40,8 @@ pub(crate) struct Standing {
     pub(crate) members: Vec<NodeId>,
     /// Who leads it.
     pub(crate) leader: Option<NodeId>,
+    /// Names and addresses of the other nodes, so that who knows one of them finds them all.
+    pub(crate) nodes: Vec<(Name, String)>,
 }
 
 const STANDING: u8 = 1;
@@ -98,6 +101,11 @@ impl Standing {
         out.put_u8(self.formed.into());
         out.put_u64_le(self.leader.map_or(0, |leader| leader.0));
         put_nodes(&mut out, &self.members);
+        put_count(&mut out, self.nodes.len());
+        for (name, address) in &self.nodes {
+            put_text(&mut out, name);
+            put_text(&mut out, address);
+        }
         out.freeze()
     }
 
@@ -109,7 +117,11 @@ impl Standing {
         let formed = bytes.try_get_u8().map_err(cut)? != 0;
         let leader =
             Some(NodeId(bytes.try_get_u64_le().map_err(cut)?)).filter(|leader| leader.0 != 0);
-        Ok(Self { formed, leader, members: nodes(&mut bytes)? })
+        let members = nodes(&mut bytes)?;
+        let count = bytes.try_get_u32_le().map_err(cut)?;
+        let mut node = || Ok((text(&mut bytes)?.into(), text(&mut bytes)?));
+        let nodes = (0..count).map(|_| node()).collect::<Result<_, Malformed>>()?;
+        Ok(Self { formed, members, leader, nodes })
     }
 }
 
@@ -218,7 +230,7 @@ mod tests {
     }
 
     fn formed(members: &[NodeId], leader: Option<NodeId>) -> Standing {
-        Standing { formed: true, members: members.to_vec(), leader }
+        Standing { formed: true, members: members.to_vec(), leader, nodes: vec![] }
     }
 
     fn listed() -> Vec<String> {
@@ -269,7 +281,11 @@ mod tests {
             assert_eq!(Query::decode(bytes), Ok(query));
         }
         for leader in [None, Some(B)] {
-            let standing = Standing { formed: true, members: vec![A, B], leader };
+            let nodes = vec![("a".into(), "host:1".to_owned()), ("b".into(), String::new())];
+            let standing = Standing { formed: true, members: vec![A, B], leader, nodes };
+            for length in 0..standing.encode().len() {
+                assert!(Standing::decode(standing.encode().slice(..length)).is_err());
+            }
             assert_eq!(Standing::decode(standing.encode()), Ok(standing));
         }
     }

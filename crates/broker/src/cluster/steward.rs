@@ -18,6 +18,7 @@ use model::id::{NodeId, StreamId};
 use quorum::change::Change;
 use tokio::sync::watch;
 
+use crate::cluster::acquaintances::directory;
 use crate::cluster::formation::{self, Neighbour, Query, Standing, Step};
 use crate::cluster::{Cluster, GROUP, channel, identity};
 use crate::replicated::numbered::Sender;
@@ -78,6 +79,7 @@ impl Steward {
             }
             return false;
         }
+        self.cluster.meet(&self.router.state());
         if !group.proposer.is_available() {
             return false;
         }
@@ -206,6 +208,10 @@ impl Cluster {
             let asked = Query::Standing.encode();
             let answer = self.road.request(peer.id, channel::QUERIES, asked, QUICK).await;
             let standing = answer.and_then(|answer| Standing::decode(answer).ok());
+            if let (Some(standing), Some(links)) = (&standing, self.road.links()) {
+                let others = standing.nodes.iter().filter(|(name, _)| **name != *self.name);
+                self.acquaintances.lock().meet(links, listed, others.cloned().collect());
+            }
             up.push(Neighbour { name: peer.name.to_string(), id: peer.id, standing });
         }
         match formation::next(self.me.node, &self.name, listed, &up) {
@@ -225,6 +231,15 @@ impl Cluster {
             }
             Step::Found(members) => self.found(listed, members).await,
         }
+    }
+
+    /// Keeps the ways to nodes that the configuration does not list what the topology says.
+    fn meet(&self, state: &State) {
+        let (Some(group), Some(links)) = (&self.group, self.road.links()) else { return };
+        let others = directory(state, self.me.node);
+        let mut acquaintances = self.acquaintances.lock();
+        acquaintances.part(links, &others);
+        acquaintances.meet(links, &group.listed, others);
     }
 
     fn formed(&self) {

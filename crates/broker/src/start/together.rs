@@ -18,6 +18,7 @@ use peer::secret::Secret;
 use quorum::recovered::Recovered;
 use tokio::sync::{Notify, watch};
 
+use crate::cluster::acquaintances::is_dialable;
 use crate::cluster::member::Part;
 use crate::cluster::proposer::Proposer;
 use crate::cluster::steward::Steward;
@@ -167,6 +168,12 @@ async fn bind(opened: &Opened) -> Result<Arc<Links>, StartError> {
         .await
         .map_err(|error| StartError(format!("listeners.peer: {error}")))?;
     tracing::info!(address = %links.local_addr(), "clustering listener");
+    if !is_dialable(&links.me().address) {
+        tracing::warn!(
+            "listeners.peer is on all addresses and cluster.peers does not say which of them is this \
+             node's: nodes that do not list it cannot dial it"
+        );
+    }
     Ok(links)
 }
 
