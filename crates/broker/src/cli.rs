@@ -1,16 +1,21 @@
 //! The command line of `leveret`, and the loading of its configuration.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::complaint::{Complaint, Origin};
 use crate::config::{Config, Effective, written};
+use crate::start::{recover, reincarnate};
 
 /// Exit status of a configuration that is refused (`EX_CONFIG` of sysexits.h).
 pub const EXIT_CONFIG: u8 = 78;
+/// Exit status of a command that has to be confirmed (`EX_USAGE`).
+pub const EXIT_USAGE: u8 = 64;
+/// Exit status of a command that cannot be carried out on this data directory (`EX_DATAERR`).
+pub const EXIT_DATA: u8 = 65;
 
 const AFTER_HELP: &str = "\
 Every key can be set in the file, by an environment variable and by --set, each overriding the one before.
@@ -43,6 +48,35 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Let a cluster whose majority is lost for good go on from this node alone. No node of it may run.
+    ///
+    /// Without --confirm it only says what would be lost.
+    RecoverMetadata(RecoverMetadata),
+    /// Make a data directory that was copied, or put back from a backup, that of a new node.
+    ///
+    /// Under its old identity it would vote again on what it has voted on since. The node has nothing
+    /// then, and joins its cluster under its old name.
+    Reincarnate {
+        /// The data directory; no node may use it.
+        directory: PathBuf,
+        /// Even if messages of classic queues are lost by it, or what is in it cannot be told.
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// What `recover-metadata` needs.
+#[derive(Debug, Args)]
+pub struct RecoverMetadata {
+    /// Says that this node's copy of the topology, and of its queues, is the one that counts.
+    #[arg(long, required = true)]
+    pub from_this_node: bool,
+    /// The cluster's name.
+    #[arg(long, value_name = "CLUSTER")]
+    pub confirm: Option<String>,
+    /// The configuration of this node.
+    #[command(flatten)]
+    pub sources: Sources,
 }
 
 /// What to do with the configuration.
@@ -111,6 +145,55 @@ pub fn check_config(sources: &Sources) -> ExitCode {
         }
         Err(complaints) => refuse(&complaints),
     }
+}
+
+/// Performs `leveret recover-metadata`.
+pub fn recover_metadata(arguments: &RecoverMetadata) -> ExitCode {
+    let config = match arguments.sources.load() {
+        Ok((config, _)) => config,
+        Err(complaints) => return refuse(&complaints),
+    };
+    match recover::recover(config, arguments.confirm.as_deref(), &mut say) {
+        Ok(recover::Done::Recovered) => {
+            say(
+                "The topology goes on from this node. Start it, then the others with empty data directories.",
+            );
+            ExitCode::SUCCESS
+        }
+        Ok(recover::Done::NotConfirmed(cluster)) => {
+            let error = match &arguments.confirm {
+                Some(other) => format!("the cluster is not called {other}"),
+                None => "it has to be confirmed".to_owned(),
+            };
+            complain(&format!("{error}; nothing has changed. To go on: --confirm {cluster}"));
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(error) => {
+            complain(&error.to_string());
+            ExitCode::from(EXIT_DATA)
+        }
+    }
+}
+
+/// Performs `leveret reincarnate`.
+pub fn reincarnate(directory: &Path, force: bool) -> ExitCode {
+    match reincarnate::reincarnate(directory, force, &mut say) {
+        Ok(reincarnate::Done::Reincarnated | reincarnate::Done::Alone) => ExitCode::SUCCESS,
+        Ok(reincarnate::Done::NotForced) => ExitCode::from(EXIT_USAGE),
+        Err(error) => {
+            complain(&error.to_string());
+            ExitCode::from(EXIT_DATA)
+        }
+    }
+}
+
+fn say(line: &str) {
+    // A reader that went away (`| head`) is no error.
+    let _closed = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+fn complain(line: &str) {
+    let _closed = writeln!(std::io::stderr().lock(), "leveret: {line}");
 }
 
 /// Prints every complaint and tells the status to exit with.

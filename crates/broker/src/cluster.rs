@@ -11,6 +11,7 @@
 //! A node on its own has a host and no links: its quorum queues have one member.
 
 pub(crate) mod acquaintances;
+pub(crate) mod admission;
 mod alarms;
 pub(crate) mod bell;
 pub(crate) mod berths;
@@ -44,6 +45,7 @@ use parking_lot::Mutex;
 use peer::answer::Answer;
 use peer::handler::{Handler, Loss};
 use peer::identity::Identity;
+use peer::refusal::Refusal;
 use quorum::group::GroupId;
 use quorum::host::{Care, Host, Options};
 use quorum::log::Log;
@@ -83,6 +85,10 @@ const PROPOSAL_WAIT: Duration = Duration::from_secs(2);
 /// See the module head.
 pub(crate) struct Cluster {
     pub(crate) me: Sender,
+    /// What this start and those before it have drawn; see [`admission`].
+    pub(crate) starts: Vec<u64>,
+    /// The data set of the topology that this node has, if it has one of a cluster.
+    data_set: Mutex<Option<u64>>,
     pub(crate) name: String,
     pub(crate) host: Host,
     pub(crate) road: Road,
@@ -139,6 +145,10 @@ pub(crate) struct HostParts {
     pub(crate) rest: Rest,
     /// Where alarms of other nodes are told, and this node's are read.
     pub(crate) pressure: Arc<Pressure>,
+    /// What this start and those before it have drawn.
+    pub(crate) starts: Vec<u64>,
+    /// The data set that its topology is of; `None`: it has none of a cluster yet.
+    pub(crate) data_set: Option<u64>,
 }
 
 /// The metadata group on this node.
@@ -182,7 +192,8 @@ impl Cluster {
     }
 
     fn new(me: Sender, name: &str, parts: HostParts, road: Road, group: Option<Group>) -> Self {
-        let HostParts { journal, watermark, shards, patience, rest, pressure } = parts;
+        let HostParts { journal, watermark, shards, patience, rest, pressure, starts, data_set } =
+            parts;
         let log = Arc::clone(&journal) as Arc<dyn Log>;
         let transport = Arc::new(road.clone());
         let options = Options { rest, ..Options::new(me.node) };
@@ -190,6 +201,8 @@ impl Cluster {
         let berths = Berths::new(host.clone(), log);
         Self {
             me,
+            starts,
+            data_set: Mutex::new(data_set),
             name: name.to_owned(),
             host,
             lanes: Arc::new(Lanes::new(road.clone())),
@@ -377,6 +390,16 @@ impl proposer::Road for Ends {
 }
 
 impl Handler for Ends {
+    fn admit(&self, peer: &Identity) -> Result<(), Refusal> {
+        self.0.upgrade().map_or(Ok(()), |cluster| cluster.admit(peer))
+    }
+
+    fn refused(&self, peer: &str, refusal: &Refusal) {
+        if let Some(cluster) = self.0.upgrade() {
+            cluster.on_refused(peer, refusal);
+        }
+    }
+
     fn up(&self, peer: &Identity) {
         if let Some(cluster) = self.0.upgrade() {
             cluster.on_up(peer);

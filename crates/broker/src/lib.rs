@@ -28,6 +28,7 @@ mod shard;
 mod shards;
 
 mod accounts;
+mod chores;
 mod connections;
 mod death;
 mod exchange_counts;

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use broker::cli::{Cli, Command, ConfigCommand, Sources, check_config, refuse};
+use broker::cli::{
+    Cli, Command, ConfigCommand, Sources, check_config, recover_metadata, refuse, reincarnate,
+};
 use clap::Parser;
 use tikv_jemallocator::Jemalloc;
 
@@ -15,6 +17,8 @@ fn main() -> ExitCode {
     match cli.command {
         None => run(&cli.sources),
         Some(Command::Run(sources)) => run(&sources),
+        Some(Command::RecoverMetadata(arguments)) => recover_metadata(&arguments),
+        Some(Command::Reincarnate { directory, force }) => reincarnate(&directory, force),
         Some(Command::Config { command: ConfigCommand::Check(sources) }) => check_config(&sources),
     }
 }

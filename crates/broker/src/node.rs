@@ -25,8 +25,7 @@ use crate::limits::usage::Usage;
 use crate::pressure::Pressure;
 use crate::reply_to::ReplyTo;
 use crate::router::Router;
-use crate::shard::command::{Batch, Command, Deleted};
-use crate::shard::desk::Chore;
+use crate::shard::command::{Batch, Command};
 use crate::shard::view::QueueView;
 use crate::shards::Shards;
 use crate::sizes::Sizes;
@@ -189,24 +188,6 @@ impl Node {
             return Ok(());
         };
         self.topology.submit(delete_command(&known)).await.map(|_| ())
-    }
-
-    /// Performs what shards cannot do themselves, until they are gone.
-    pub(crate) async fn do_chores(self: Arc<Self>, mut chores: mpsc::UnboundedReceiver<Chore>) {
-        while let Some(Chore::DeleteQueue { queue, why }) = chores.recv().await {
-            if let Some(known) = self.router.state().queue_by_id(queue) {
-                tracing::debug!(queue = %known.name, vhost = %known.vhost, why, "queue deleted");
-            }
-            // Somebody may have subscribed since: then it is in use again, and stays.
-            let delete =
-                |answer| Command::Delete { queue, if_unused: true, if_empty: false, answer };
-            if self.ask(queue, delete).await == Some(Deleted::InUse) {
-                continue;
-            }
-            if let Err(refusal) = self.delete_by_id(queue).await {
-                tracing::error!(%queue, %refusal, "cannot delete a queue");
-            }
-        }
     }
 
     /// Tells all connections when alarms begin and end, for as long as the node lives.

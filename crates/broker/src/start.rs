@@ -7,6 +7,8 @@
 //! ```
 
 mod alone;
+pub(crate) mod recover;
+pub(crate) mod reincarnate;
 mod together;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -129,6 +131,12 @@ struct Opened {
     config_file: Option<PathBuf>,
     budget: Budget,
     me: Sender,
+    /// What this start and those before it have drawn.
+    starts: Vec<u64>,
+    /// The data set of the cluster's topology, if the journal has to have a part of one.
+    data_set: Option<u64>,
+    /// A recovery of the topology was cut off.
+    recovering: bool,
     shards: Arc<Shards>,
     pressure: Arc<Pressure>,
     durable: watch::Receiver<Lsn>,
@@ -165,7 +173,7 @@ pub(crate) async fn start_any(
     if config.cluster.peers.is_empty() {
         return start(config, config_file);
     }
-    let opened = Opened::open(config, config_file)?;
+    let opened = Opened::open(config, config_file)?.to_serve()?;
     let ready = together::join(&opened).await?;
     opened.go_on(ready)
 }
@@ -175,7 +183,7 @@ pub(crate) async fn start_any(
 /// # Errors
 /// What is wrong with the data directory, the store or the journal.
 pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Started, StartError> {
-    let opened = Opened::open(config, config_file)?;
+    let opened = Opened::open(config, config_file)?.to_serve()?;
     if opened.has_stream(GROUP.stream()) {
         return Err(StartError(format!(
             "data_dir {} belongs to a node of a cluster; cluster.peers must name the others",
@@ -217,7 +225,8 @@ impl Opened {
             StartError(format!("data_dir {}: {error}", config.data_dir.display()))
         })?;
         let is_new = !identity::exists(&config.data_dir);
-        let Raised { me, formed } = identity::raise(&config.data_dir).map_err(StartError)?;
+        let Raised { me, starts, formed, data_set, recovering } =
+            identity::raise(&config.data_dir).map_err(StartError)?;
 
         let shard_count =
             if config.node.shards == 0 { budget.processors } else { config.node.shards };
@@ -254,6 +263,9 @@ impl Opened {
             config_file,
             budget,
             me,
+            starts,
+            data_set: formed.then_some(data_set),
+            recovering,
             shards,
             pressure,
             durable,
@@ -283,6 +295,18 @@ impl Opened {
             )));
         }
         Ok(opened)
+    }
+
+    /// Refuses what a recovery has left half done.
+    fn to_serve(self) -> Result<Self, StartError> {
+        if self.recovering {
+            return Err(StartError(format!(
+                "the recovery of the topology in data_dir {} was cut off; run `leveret \
+                 recover-metadata` again",
+                self.config.data_dir.display()
+            )));
+        }
+        Ok(self)
     }
 
     fn has_stream(&self, stream: StreamId) -> bool {
@@ -324,6 +348,8 @@ impl Opened {
                     .unwrap_or(usize::MAX),
             },
             pressure: Arc::clone(&self.pressure),
+            starts: self.starts.clone(),
+            data_set: self.data_set,
         }
     }
 

@@ -227,6 +227,11 @@ pub struct PutNode {
     pub role: NodeRole,
     /// Which start of it this is; never lower than one that is known.
     pub boot: u64,
+    /// What starts on its data directory have drawn, from the last one that the cluster took note of,
+    /// as far as the directory knows, to this one. If the last one that is known here is none of them,
+    /// it ran on a copy of the directory. Empty: not told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts: Vec<u64>,
     /// What members of a quorum queue are spread over, such as a rack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<Name>,

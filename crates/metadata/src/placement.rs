@@ -84,7 +84,15 @@ mod tests {
         for id in 1..=full + witnesses {
             let role = if id <= full { NodeRole::Full } else { NodeRole::Witness };
             let name = format!("n{id}").into();
-            let put = PutNode { id, name, address: String::new(), role, boot: 1, zone: None };
+            let put = PutNode {
+                id,
+                name,
+                address: String::new(),
+                role,
+                boot: 1,
+                starts: Vec::new(),
+                zone: None,
+            };
             state.apply(Command::PutNode(put)).unwrap();
         }
         state
@@ -141,7 +149,15 @@ mod tests {
         for (id, zone) in [(1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "b"), (6, "c")] {
             let (role, zone) = (NodeRole::Full, Some(zone.into()));
             let name = format!("n{id}").into();
-            let put = PutNode { id, name, address: String::new(), role, boot: 1, zone };
+            let put = PutNode {
+                id,
+                name,
+                address: String::new(),
+                role,
+                boot: 1,
+                starts: Vec::new(),
+                zone,
+            };
             state.apply(Command::PutNode(put)).unwrap();
         }
         let zone = |node: &u64| state.node(NodeId(*node)).unwrap().zone.clone().unwrap();

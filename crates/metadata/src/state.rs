@@ -96,6 +96,11 @@ impl State {
         Self { last_queue: Self::FIRST_QUEUE.0 - 1, ..Self::default() }
     }
 
+    /// The life of the cluster's topology that this is of: 0, until it was recovered from one node.
+    pub fn data_set(&self) -> u64 {
+        self.data_set
+    }
+
     /// The routing table as of now, to keep and to read while the state goes on.
     pub fn routes(&self) -> &Routes {
         &self.routes

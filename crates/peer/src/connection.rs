@@ -1,6 +1,6 @@
 //! One socket: coalesced writes, frames cut from reads.
 
-use crate::frame::{Frame, FrameError, Front, Kind, front};
+use crate::frame::{Frame, FrameError, Front, Kind, Parts, front};
 use crate::outbox::Outbox;
 use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;
@@ -37,6 +37,8 @@ pub(crate) struct Connection {
     pub(crate) input: BytesMut,
     /// A whole frame at the front of the input may not be handed over yet, so no more is read.
     pub(crate) held: bool,
+    /// What has come of a payload whose rest is still to come.
+    pub(crate) parts: Parts,
     /// Pings and pongs, which jump the queue.
     urgent: Vec<Frame>,
     /// Taken from the outbox and not staged.
@@ -71,6 +73,7 @@ impl Connection {
             outbox,
             input,
             held: false,
+            parts: Parts::default(),
             urgent: Vec::new(),
             queue: VecDeque::new(),
             staged,

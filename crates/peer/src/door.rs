@@ -5,7 +5,7 @@ use crate::handshake::{Acceptor, Dialler, HandshakeError, Introduced, Nonce, put
 use crate::identity::Claim;
 use crate::link::DialFailure;
 use crate::pair::Command;
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::Refusal;
 use crate::shared::Shared;
 use bytes::BytesMut;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -69,6 +69,8 @@ impl Arrival {
 pub(crate) struct DialError {
     pub(crate) failure: DialFailure,
     pub(crate) text: String,
+    /// The other has said why not.
+    pub(crate) refusal: Option<Refusal>,
 }
 
 /// Connects to the peer with this name.
@@ -81,6 +83,7 @@ pub(crate) async fn dial(
     let error = |text: String| DialError {
         failure: DialFailure::Other,
         text: format!("dialling {address}: {text}"),
+        refusal: None,
     };
     let dialling = async {
         let stream = TcpStream::connect(address.as_str()).await.map_err(|failure| DialError {
@@ -99,7 +102,13 @@ pub(crate) async fn dial(
                 .await
                 .map_err(|failure| error(format!("TLS: {failure}")))?,
         };
-        introduce(&shared, name, session, stream).await.map_err(error)
+        introduce(&shared, name, session, stream).await.map_err(|unmet| {
+            let refusal = match &unmet {
+                Unmet::Handshake(HandshakeError::Refused(refusal)) => Some(refusal.clone()),
+                Unmet::Handshake(_) | Unmet::Io(_) | Unmet::Closed => None,
+            };
+            DialError { refusal, ..error(unmet.to_string()) }
+        })
     };
     match tokio::time::timeout(shared.silence_timeout, dialling).await {
         Ok(outcome) => outcome,
@@ -107,28 +116,33 @@ pub(crate) async fn dial(
     }
 }
 
+/// Why a handshake that this node has begun came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum Unmet {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("closed during the handshake")]
+    Closed,
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+}
+
 async fn introduce(
     shared: &Shared,
     name: Arc<str>,
     session: u64,
     mut stream: Box<dyn Stream>,
-) -> Result<Met, String> {
+) -> Result<Met, Unmet> {
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-    let mut dialler = Dialler::new(shared.party.clone(), Some(name), session, nonce(), &mut out);
+    let mut dialler = Dialler::new(shared.party(), Some(name), session, nonce(), &mut out);
     loop {
-        stream.write_all(&out.split()).await.map_err(|error| error.to_string())?;
-        stream.flush().await.map_err(|error| error.to_string())?;
-        match stream.read_buf(&mut input).await {
-            Ok(0) => return Err("closed during the handshake".to_owned()),
-            Ok(_) => {}
-            Err(error) => return Err(error.to_string()),
+        stream.write_all(&out.split()).await?;
+        stream.flush().await?;
+        if stream.read_buf(&mut input).await? == 0 {
+            return Err(Unmet::Closed);
         }
-        match dialler.read(&mut input, &mut out) {
-            Ok(Some(Introduced { claim, session })) => {
-                return Ok(Met { stream, input, claim: Arc::new(claim), session });
-            }
-            Ok(None) => {}
-            Err(error) => return Err(error.to_string()),
+        if let Some(Introduced { claim, session }) = dialler.read(&mut input, &mut out)? {
+            return Ok(Met { stream, input, claim: Arc::new(claim), session });
         }
     }
 }
@@ -183,7 +197,7 @@ async fn meet(stream: TcpStream, address: SocketAddr, shared: Arc<Shared>) -> Re
         Some(tls) => tls.accept(stream).await.map_err(|error| format!("TLS: {error}"))?,
     };
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-    let mut acceptor = Acceptor::new(shared.party.clone(), nonce());
+    let mut acceptor = Acceptor::new(shared.party(), nonce());
     let Introduced { claim, session } = loop {
         match stream.read_buf(&mut input).await {
             // One that looks whether somebody listens.
@@ -210,8 +224,8 @@ async fn meet(stream: TcpStream, address: SocketAddr, shared: Arc<Shared>) -> Re
     let met = Met { stream, input, claim: Arc::new(claim), session };
     let arrival = Arrival { met, acceptor, address };
     let identity = &arrival.met.claim.identity;
-    if let Err(detail) = shared.handler().admit(identity) {
-        arrival.refuse(Refusal::new(Reason::NotAdmitted, detail));
+    if let Err(refusal) = shared.handler().admit(identity) {
+        arrival.refuse(refusal);
         return Ok(());
     }
     if let Some(commands) = shared.pair_of(identity) {

@@ -7,15 +7,22 @@
 //!
 //! Numbers are big-endian. Messages, pings and pongs have correlation 0; pings and pongs have
 //! channel 0 and no payload.
+//!
+//! A payload of more than [`PART`] goes in several frames: parts, and then the message, request or
+//! answer with the rest. Nothing but pings and pongs comes between them.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 #[cfg(test)]
 mod tests;
 
-/// The most bytes that one message, request or answer can carry. Larger things are the caller's to
-/// cut: a frame holds up everything behind it, pings too.
-pub const PAYLOAD_MAX: usize = 64 * 1024 * 1024;
+/// The most bytes that one message, request or answer can carry: what a record of the journal can. It
+/// holds up everything behind it but pings, so large things that can be cut are the caller's to cut.
+pub const PAYLOAD_MAX: usize = (1 << 30) - (1 << 20);
+
+/// The most bytes of it that one frame carries: a ping waits for one frame at most, and so much is
+/// put together again at the other end without a copy.
+pub(crate) const PART: usize = 8 << 20;
 
 /// Bytes of a frame beside its payload.
 pub(crate) const HEADER: usize = 14;
@@ -33,12 +40,15 @@ pub(crate) enum Kind {
     Dropped = 4,
     Ping = 5,
     Pong = 6,
+    /// The beginning of a payload whose rest follows.
+    Part = 7,
 }
 
 impl Kind {
     fn from_wire(code: u8) -> Option<Self> {
-        use Kind::{Answer, Dropped, Message, Ping, Pong, Request};
-        [Message, Request, Answer, Dropped, Ping, Pong].into_iter().find(|k| *k as u8 == code)
+        use Kind::{Answer, Dropped, Message, Part, Ping, Pong, Request};
+        let all = [Message, Request, Answer, Dropped, Ping, Pong, Part];
+        all.into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
@@ -62,6 +72,8 @@ pub(crate) enum FrameError {
     UnknownKind(u8),
     #[error("frame of kind {0:?} with a payload")]
     UnwantedPayload(Kind),
+    #[error("a payload of {0} bytes in parts exceeds the maximum of {PAYLOAD_MAX}")]
+    TooManyParts(usize),
 }
 
 impl Frame {
@@ -72,7 +84,7 @@ impl Frame {
 
     /// Writes everything but the payload.
     pub(crate) fn put_header(&self, out: &mut BytesMut) {
-        debug_assert!(self.payload.len() <= PAYLOAD_MAX);
+        debug_assert!(self.payload.len() <= PART);
         // One write of 14 bytes: frames are many and small.
         let length = u32::try_from(COUNTED + self.payload.len()).expect("payloads are bounded");
         let mut header = [0; HEADER];
@@ -100,7 +112,7 @@ pub(crate) enum Front {
 pub(crate) fn front(input: &[u8]) -> Result<Front, FrameError> {
     let Some(length) = input.first_chunk() else { return Ok(Front::Partial(HEADER - input.len())) };
     let length = u32::from_be_bytes(*length) as usize;
-    let max = COUNTED + PAYLOAD_MAX;
+    let max = COUNTED + PART;
     if length > max {
         return Err(FrameError::TooLong { bytes: length, max });
     }
@@ -110,7 +122,7 @@ pub(crate) fn front(input: &[u8]) -> Result<Front, FrameError> {
     let Some(&code) = input.get(4) else { return Ok(Front::Partial(HEADER - input.len())) };
     let kind = Kind::from_wire(code).ok_or(FrameError::UnknownKind(code))?;
     match kind {
-        Kind::Message | Kind::Request | Kind::Answer => {}
+        Kind::Message | Kind::Request | Kind::Answer | Kind::Part => {}
         Kind::Dropped | Kind::Ping | Kind::Pong if length > COUNTED => {
             return Err(FrameError::UnwantedPayload(kind));
         }
@@ -134,4 +146,36 @@ pub(crate) fn cut(input: &mut BytesMut, kind: Kind) -> Frame {
     let correlation = u64::from_be_bytes(*frame[2..].first_chunk().expect("it is whole"));
     frame.advance(COUNTED);
     Frame { kind, channel, correlation, payload: frame }
+}
+
+/// The beginning of a payload that comes in parts.
+#[derive(Debug, Default)]
+pub(crate) struct Parts(BytesMut);
+
+impl Parts {
+    /// Takes a part.
+    ///
+    /// # Errors
+    /// If it is more than a payload can be.
+    pub(crate) fn push(&mut self, part: &[u8]) -> Result<(), FrameError> {
+        let bytes = self.0.len() + part.len();
+        if bytes > PAYLOAD_MAX {
+            return Err(FrameError::TooManyParts(bytes));
+        }
+        self.0.extend_from_slice(part);
+        Ok(())
+    }
+
+    /// The whole payload, of which this is the rest.
+    ///
+    /// # Errors
+    /// If it is more than a payload can be.
+    pub(crate) fn join(&mut self, rest: Bytes) -> Result<Bytes, FrameError> {
+        if self.0.is_empty() {
+            return Ok(rest);
+        }
+        self.push(&rest)?;
+        // Not to be kept: the next large one may be long in coming.
+        Ok(std::mem::take(&mut self.0).freeze())
+    }
 }

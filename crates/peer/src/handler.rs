@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::identity::Identity;
+use crate::refusal::Refusal;
 use bytes::Bytes;
 use model::id::NodeId;
 use std::fmt;
@@ -17,10 +18,13 @@ pub trait Handler: Send + Sync + 'static {
     /// for others, who come in this way.
     ///
     /// # Errors
-    /// Why it may not, in words: they are told to it and logged on both sides.
-    fn admit(&self, _peer: &Identity) -> Result<(), String> {
+    /// Why it may not: it is told so, and both sides log it.
+    fn admit(&self, _peer: &Identity) -> Result<(), Refusal> {
         Ok(())
     }
+
+    /// A node that this one has dialled does not want it. Told at every try, and it is tried again.
+    fn refused(&self, _peer: &str, _refusal: &Refusal) {}
 
     /// A peer can be reached and reaches this node. Never twice without a `down` between.
     fn up(&self, peer: &Identity);

@@ -200,7 +200,7 @@ impl Link {
                 Refusal::new(Reason::NameTaken, detail)
             } else if new.boot < old.boot {
                 let detail = format!("boot {} came, boot {} is connected", new.boot, old.boot);
-                Refusal::new(Reason::Stale, detail)
+                Refusal::new(Reason::LaterStart, detail)
             } else if new.boot == old.boot && claim.instance != known.claim.instance {
                 let detail = format!("node {} is connected from {}", new.id, old.address);
                 Refusal::new(Reason::DuplicateIdentity, detail)

@@ -135,7 +135,17 @@ impl Links {
 
     /// What the peers are told of this node.
     pub fn me(&self) -> &Identity {
-        &self.shared.party.me.identity
+        self.shared.me()
+    }
+
+    /// From now on peers are told these facts. Those that are connected have heard the former.
+    ///
+    /// # Errors
+    /// If they are too long; nothing has changed.
+    pub fn set_facts(&self, facts: Bytes) -> Result<(), OutOfRange> {
+        OutOfRange::check_facts(&facts)?;
+        self.shared.set_facts(facts);
+        Ok(())
     }
 
     /// Sends a message. Never blocks. Messages and requests of one channel arrive in the order in

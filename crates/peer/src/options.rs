@@ -54,16 +54,20 @@ pub struct OutOfRange {
 
 impl Options {
     pub(crate) fn check(&self) -> Result<(), OutOfRange> {
-        let check = |what, bytes: usize, min, max| {
-            if (min..=max).contains(&bytes) {
-                Ok(())
-            } else {
-                Err(OutOfRange { what, bytes, min, max })
-            }
-        };
+        let check = OutOfRange::check;
         check("node name", self.me.name.len(), 1, NAME_MAX)?;
         check("cluster name", self.cluster.len(), 0, NAME_MAX)?;
         check("address", self.me.address.len(), 0, ADDRESS_MAX)?;
-        check("facts", self.me.facts.len(), 0, FACTS_MAX)
+        OutOfRange::check_facts(&self.me.facts)
+    }
+}
+
+impl OutOfRange {
+    fn check(what: &'static str, bytes: usize, min: usize, max: usize) -> Result<(), Self> {
+        if (min..=max).contains(&bytes) { Ok(()) } else { Err(Self { what, bytes, min, max }) }
+    }
+
+    pub(crate) fn check_facts(facts: &[u8]) -> Result<(), Self> {
+        Self::check("facts", facts.len(), 0, FACTS_MAX)
     }
 }

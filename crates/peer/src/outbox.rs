@@ -1,6 +1,6 @@
 //! What waits to be written on one connection, and who waits for an answer from it.
 
-use crate::frame::{Frame, Kind, PAYLOAD_MAX};
+use crate::frame::{Frame, Kind, PART, PAYLOAD_MAX};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -193,7 +193,14 @@ impl Outbox {
         }
     }
 
-    fn push(&self, state: &mut State, frame: Frame) {
+    /// Puts a frame behind all that waits, its payload in parts if it is large.
+    fn push(&self, state: &mut State, mut frame: Frame) {
+        while frame.payload.len() > PART {
+            let payload = frame.payload.split_to(PART);
+            let part = Frame { kind: Kind::Part, payload, ..frame.clone() };
+            state.bytes += part.len();
+            state.frames.push_back(part);
+        }
         state.bytes += frame.len();
         state.frames.push_back(frame);
         if !state.woken {

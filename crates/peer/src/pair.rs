@@ -175,19 +175,16 @@ impl Pair {
 
     fn dialled(&mut self, outcome: Result<Met, DialError>) {
         let outcome = outcome.and_then(|met| {
-            let admitted = self
-                .shared
-                .handler()
-                .admit(&met.claim.identity)
-                .map_err(|detail| Refusal::new(Reason::NotAdmitted, detail));
+            let admitted = self.shared.handler().admit(&met.claim.identity);
             match admitted.and_then(|()| self.judge(&met)) {
                 Ok(()) => Ok(met),
                 Err(refusal) => {
                     let failure = match refusal.reason {
-                        Reason::Stale => DialFailure::Overtaken,
+                        Reason::Stale | Reason::LaterStart => DialFailure::Overtaken,
                         _ => DialFailure::Other,
                     };
-                    Err(DialError { failure, text: format!("not connected to it: {refusal}") })
+                    let text = format!("not connected to it: {refusal}");
+                    Err(DialError { failure, text, refusal: None })
                 }
             }
         });
@@ -200,11 +197,14 @@ impl Pair {
                 }
                 self.connected(Side::Out, met, None);
             }
-            Err(DialError { failure, text }) => {
+            Err(DialError { failure, text, refusal }) => {
                 self.failed += 1;
                 let before = self.seen.0.lock().error.replace(text.clone());
                 if before.as_ref() != Some(&text) {
                     tracing::info!(peer = &*self.name, "{text}");
+                }
+                if let Some(refusal) = refusal {
+                    self.shared.handler().refused(&self.name, &refusal);
                 }
                 self.step(Event::DialFailed(failure), None);
             }
@@ -217,7 +217,7 @@ impl Pair {
         let id = met.claim.identity.id;
         self.shared.take_name(id, &self.name).map_err(|other| {
             let detail = format!("node {id} is connected under the name {other:?}");
-            Refusal::new(Reason::DuplicateIdentity, detail)
+            Refusal::new(Reason::NameTaken, detail)
         })?;
         if self.node != Some(id) {
             // Nothing of another node stands, or the link would have had something against it.
@@ -349,7 +349,11 @@ impl Pair {
         while let Front::Whole(kind) = connection.front()? {
             let frame = cut(&mut connection.input, kind);
             match kind {
-                Kind::Answer => connection.outbox.answered(frame.correlation, Ok(frame.payload)),
+                Kind::Part => connection.parts.push(&frame.payload)?,
+                Kind::Answer => {
+                    let answer = connection.parts.join(frame.payload)?;
+                    connection.outbox.answered(frame.correlation, Ok(answer));
+                }
                 Kind::Dropped => connection.outbox.answered(frame.correlation, Err(Unanswered)),
                 Kind::Ping => connection.send_urgent(Kind::Pong),
                 Kind::Pong => {}
@@ -370,6 +374,12 @@ impl Pair {
                 Err(error) => break Err(error.into()),
             };
             match kind {
+                Kind::Part => {
+                    let part = cut(&mut connection.input, kind);
+                    if let Err(error) = connection.parts.push(&part.payload) {
+                        break Err(error.into());
+                    }
+                }
                 Kind::Message | Kind::Request => {
                     // The peer may know before this node that both connections stand.
                     let Some(from) = from else {
@@ -381,15 +391,19 @@ impl Pair {
                         break Ok(());
                     }
                     let frame = cut(&mut connection.input, kind);
+                    let payload = match connection.parts.join(frame.payload) {
+                        Ok(payload) => payload,
+                        Err(error) => break Err(error.into()),
+                    };
                     if kind == Kind::Message {
-                        self.batches.push(frame.channel, frame.payload);
+                        self.batches.push(frame.channel, payload);
                     } else {
                         let handler = self.shared.handler();
                         self.batches.flush(Some(frame.channel), |channel, messages| {
                             handler.messages(from, channel, messages);
                         });
                         let answer = Answer::new(Arc::clone(&connection.outbox), frame.correlation);
-                        handler.request(from, frame.channel, frame.payload, answer);
+                        handler.request(from, frame.channel, payload, answer);
                     }
                 }
                 Kind::Ping => {

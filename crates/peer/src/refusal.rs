@@ -18,12 +18,14 @@ pub enum Reason {
     NameTaken = 5,
     /// The same node is connected from elsewhere: a copy of its data directory is in use.
     DuplicateIdentity = 6,
-    /// A later start of the same node is connected, or a later connection of the same start.
+    /// A later connection of the same start of the node is there.
     Stale = 7,
     /// The node has dialled itself.
     Oneself = 8,
     /// The upper layers do not want it; the detail says why.
     NotAdmitted = 9,
+    /// A later start of the same node is connected or known: this one has been overtaken by it.
+    LaterStart = 10,
     /// A reason that this version does not know.
     Unknown = 255,
 }
@@ -31,8 +33,8 @@ pub enum Reason {
 impl Reason {
     pub(crate) fn from_wire(code: u8) -> Self {
         use Reason::{
-            DuplicateIdentity, NameTaken, NotAdmitted, Oneself, OtherCluster, Stale, Unknown,
-            WrongName, WrongSecret, WrongVersion,
+            DuplicateIdentity, LaterStart, NameTaken, NotAdmitted, Oneself, OtherCluster, Stale,
+            Unknown, WrongName, WrongSecret, WrongVersion,
         };
         [
             WrongVersion,
@@ -44,6 +46,7 @@ impl Reason {
             Stale,
             Oneself,
             NotAdmitted,
+            LaterStart,
         ]
         .into_iter()
         .find(|reason| *reason as u8 == code)
@@ -63,6 +66,7 @@ impl fmt::Display for Reason {
             Self::Stale => "overtaken by a later connection",
             Self::Oneself => "dialled oneself",
             Self::NotAdmitted => "not admitted",
+            Self::LaterStart => "a later start of the node is known",
             Self::Unknown => "unknown reason",
         })
     }
@@ -78,7 +82,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn new(reason: Reason, detail: impl Into<String>) -> Self {
+    /// A refusal with what is to be told of it.
+    pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into() }
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::handler::Handler;
 use crate::handshake::Party;
-use crate::identity::Identity;
+use crate::identity::{Claim, Identity};
 use crate::outbox::Outbox;
 use crate::pair::{Command, Pair};
 use crate::tls::Tls;
+use bytes::Bytes;
 use model::id::NodeId;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -17,7 +18,9 @@ use tokio::task::JoinHandle;
 
 /// Locks are short and never held while the handler is called. Of two, `peers` is taken first.
 pub(crate) struct Shared {
-    pub(crate) party: Party,
+    party: Party,
+    /// What peers are told beside the rest; see [`Identity::facts`].
+    facts: Mutex<Bytes>,
     pub(crate) silence_timeout: Duration,
     pub(crate) queue_bytes_max: usize,
     pub(crate) tls: Option<Tls>,
@@ -94,8 +97,10 @@ impl Shared {
         tls: Option<Tls>,
     ) -> Self {
         let peers = Peers { stopped: false, by_name: BTreeMap::new(), ending: BTreeMap::new() };
+        let facts = Mutex::new(party.me.identity.facts.clone());
         Self {
             party,
+            facts,
             silence_timeout,
             queue_bytes_max,
             tls,
@@ -105,6 +110,23 @@ impl Shared {
             peers: Mutex::new(peers),
             links: AtomicU64::new(0),
         }
+    }
+
+    /// Who this node is.
+    pub(crate) fn me(&self) -> &Identity {
+        &self.party.me.identity
+    }
+
+    /// What it says in a handshake that begins now.
+    pub(crate) fn party(&self) -> Party {
+        let facts = self.facts.lock().clone();
+        let identity = Identity { facts, ..self.party.me.identity.clone() };
+        let me = Arc::new(Claim { identity, instance: self.party.me.instance });
+        Party { me, ..self.party.clone() }
+    }
+
+    pub(crate) fn set_facts(&self, facts: Bytes) {
+        *self.facts.lock() = facts;
     }
 
     /// # Panics

@@ -47,6 +47,8 @@ pub mod watermark;
 
 pub mod recovered;
 
+pub mod offline;
+
 mod record;
 
 mod tail;

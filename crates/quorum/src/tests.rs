@@ -19,3 +19,5 @@ mod sleep;
 mod upkeep;
 
 mod real_journal;
+
+mod offline;

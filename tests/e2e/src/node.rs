@@ -386,6 +386,29 @@ impl Drop for Node {
 }
 
 impl Node {
+    /// What the process is started with.
+    pub fn command_line(&self) -> Vec<String> {
+        let pair = |argument: &String| ["--set".to_owned(), argument.clone()];
+        self.arguments.iter().flat_map(pair).collect()
+    }
+
+    /// A node with the same settings, and ports and an empty data directory of its own.
+    pub fn twin(&self) -> Self {
+        let mut setup = Setup::new();
+        let own = ["data_dir=", "listeners."];
+        for argument in &self.arguments {
+            let (key, value) = argument.split_once('=').expect("settings are KEY=VALUE");
+            if !own.iter().any(|own| argument.starts_with(own)) {
+                setup = setup.set(key, value);
+            }
+        }
+        if self.arguments.iter().any(|argument| argument.starts_with("listeners.peer=")) {
+            setup = setup.set("listeners.peer", format!("127.0.0.1:{}", free_port()));
+        }
+        setup.environment.clone_from(&self.environment);
+        setup.prepare()
+    }
+
     /// A directory that lives as long as this node, beside its data.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()

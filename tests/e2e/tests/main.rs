@@ -20,6 +20,7 @@ mod extensions;
 mod failover;
 mod formation;
 mod http;
+mod identity;
 mod members;
 mod nodes;
 mod operators;

@@ -314,3 +314,24 @@ fn confirms_of_one_channel_to_queues_led_by_three_nodes() {
         assert_eq!(client.depth(1, queue).unwrap().messages, count, "{queue}");
     }
 }
+
+#[test]
+fn a_message_that_is_larger_than_any_frame_crosses_every_link() {
+    let cluster = Setup::new().set("limits.message_size", "128MiB").start();
+    let mut client = cluster.channel(1);
+    client.queue(1, "shared", DURABLE, &quorum()).unwrap();
+    client.queue(1, "kept", DURABLE, &table! {}).unwrap();
+    let body: Vec<u8> = (0..70_u32 << 20).map(|n| (n ^ (n >> 11)) as u8).collect();
+    let mut publisher = cluster.channel(0);
+    publisher.confirm_select(1).unwrap();
+    for queue in ["shared", "kept"] {
+        publisher.put(1, queue, &body).unwrap();
+        publisher.put(1, queue, "behind").unwrap();
+    }
+    assert_eq!(publisher.confirms(1, 4).unwrap().acked().len(), 4);
+    let mut consumer = cluster.channel(2);
+    for queue in ["shared", "kept"] {
+        assert!(consumer.get_soon(1, queue).body == body, "{queue}");
+        assert_eq!(consumer.get_soon(1, queue).text(), "behind");
+    }
+}

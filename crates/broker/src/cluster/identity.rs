@@ -4,7 +4,11 @@
 //!  leveret identity 1
 //!  node 3f0c…            drawn at random when the directory is made
 //!  boot 17               raised at each start, before anything else is done
+//!  start 77d1…           drawn at each start; the first is the last one that the cluster took note of
+//!  start 03ab…           … as far as is known here, and the last one is the present one
 //!  formed                the journal has a part of a cluster's topology
+//!  set 51c8…             the data set that it is of, if not the one that the cluster was founded with
+//!  recovering            its recovery has begun and not ended
 //!  checksum 9a33…
 //! ```
 //!
@@ -24,14 +28,30 @@ use crate::replicated::numbered::Sender;
 
 const FILE: &str = "identity";
 const HEAD: &str = "leveret identity 1";
+/// How many starts are remembered that the cluster has not taken note of, as far as is known.
+const STARTS_MAX: usize = 256;
 
 /// What a data directory says of its node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Raised {
     /// This start of the node.
     pub(crate) me: Sender,
+    /// What starts have drawn; see [`PutNode`](metadata::command::PutNode).
+    pub(crate) starts: Vec<u64>,
     /// Its journal has to have a part of a cluster's topology.
     pub(crate) formed: bool,
+    /// The data set that it is of; see [`crate::cluster::admission`].
+    pub(crate) data_set: u64,
+    /// The topology is being recovered: the journal is of use to nobody until that is done.
+    pub(crate) recovering: bool,
+}
+
+impl Raised {
+    /// The first start of a node that nobody knows yet, but for its number.
+    fn unborn() -> Self {
+        let me = Sender { node: NodeId(random()), boot: 0 };
+        Self { me, starts: Vec::new(), formed: false, data_set: 0, recovering: false }
+    }
 }
 
 /// Raises the boot number in a data directory and returns who this start of the node is. Makes the
@@ -40,35 +60,54 @@ pub(crate) struct Raised {
 /// # Errors
 /// What is wrong with the file or the directory, for the operator.
 pub(crate) fn raise(directory: &Path) -> Result<Raised, String> {
+    let mut raised = read(directory)?.unwrap_or_else(Raised::unborn);
+    raised.me.boot += 1;
+    raised.starts.push(random());
+    if raised.starts.len() > STARTS_MAX {
+        // Any but the first, which is known to be known.
+        raised.starts.remove(1);
+    }
+    write(directory, &raised)?;
+    Ok(raised)
+}
+
+/// What a data directory says of its node; `None`: nothing yet.
+///
+/// # Errors
+/// What is wrong with the file or the directory, for the operator.
+pub(crate) fn read(directory: &Path) -> Result<Option<Raised>, String> {
     let path = directory.join(FILE);
-    let failed = |error: io::Error| format!("{}: {error}", path.display());
-    let Raised { me: last, formed } = match fs::read_to_string(&path) {
-        Ok(text) => parse(&text).ok_or_else(|| {
+    match fs::read_to_string(&path) {
+        Ok(text) => parse(&text).map(Some).ok_or_else(|| {
             format!(
                 "{} is damaged; restore it from a backup, or start with an empty data directory \
                  and let the node join again",
                 path.display()
             )
-        })?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Raised { me: Sender { node: NodeId(random()), boot: 0 }, formed: false }
-        }
-        Err(error) => return Err(failed(error)),
-    };
-    let me = Sender { node: last.node, boot: last.boot + 1 };
-    let raised = Raised { me, formed };
-    replace(directory, &path, &print(raised)).map_err(failed)?;
-    Ok(raised)
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
 }
 
-/// Notes that the journal has a part of a cluster's topology.
+/// Writes that instead.
 ///
 /// # Errors
 /// What is wrong with the directory, for the operator.
-pub(crate) fn mark_formed(directory: &Path, me: Sender) -> Result<(), String> {
+pub(crate) fn write(directory: &Path, raised: &Raised) -> Result<(), String> {
     let path = directory.join(FILE);
-    replace(directory, &path, &print(Raised { me, formed: true }))
+    replace(directory, &path, &print(raised))
         .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Makes the directory that of another node, which has nothing; returns its number.
+///
+/// # Errors
+/// What is wrong with the directory, for the operator.
+pub(crate) fn renew(directory: &Path) -> Result<NodeId, String> {
+    let unborn = Raised::unborn();
+    write(directory, &unborn)?;
+    Ok(unborn.me.node)
 }
 
 /// Whether a data directory has an identity.
@@ -95,9 +134,13 @@ fn replace(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-fn print(Raised { me, formed }: Raised) -> String {
-    let formed = if formed { "formed\n" } else { "" };
-    let body = format!("{HEAD}\nnode {}\nboot {}\n{formed}", me.node, me.boot);
+fn print(Raised { me, starts, formed, data_set, recovering }: &Raised) -> String {
+    let starts: String = starts.iter().map(|start| format!("start {start:016x}\n")).collect();
+    let formed = if *formed { "formed\n" } else { "" };
+    let set = if *data_set == 0 { String::new() } else { format!("set {data_set:016x}\n") };
+    let recovering = if *recovering { "recovering\n" } else { "" };
+    let (node, boot) = (me.node, me.boot);
+    let body = format!("{HEAD}\nnode {node}\nboot {boot}\n{starts}{formed}{set}{recovering}");
     let checksum = crc32fast::hash(body.as_bytes());
     format!("{body}checksum {checksum:08x}\n")
 }
@@ -114,13 +157,20 @@ fn parse(text: &str) -> Option<Raised> {
     }
     let node = u64::from_str_radix(lines.next()?.strip_prefix("node ")?, 16).ok()?;
     let boot = lines.next()?.strip_prefix("boot ")?.parse().ok()?;
-    let formed = match lines.next() {
-        None => false,
-        Some("formed") => true,
-        Some(_) => return None,
+    let mut lines = lines.peekable();
+    let mut starts = Vec::new();
+    while let Some(line) = lines.next_if(|line| line.starts_with("start ")) {
+        starts.push(u64::from_str_radix(line.strip_prefix("start ")?, 16).ok()?);
+    }
+    let formed = lines.next_if_eq(&"formed").is_some();
+    let data_set = match lines.next_if(|line| line.starts_with("set ")) {
+        Some(line) => u64::from_str_radix(line.strip_prefix("set ")?, 16).ok()?,
+        None => 0,
     };
+    let recovering = lines.next_if_eq(&"recovering").is_some();
     let whole = lines.next().is_none() && node != 0;
-    whole.then_some(Raised { me: Sender { node: NodeId(node), boot }, formed })
+    let me = Sender { node: NodeId(node), boot };
+    whole.then_some(Raised { me, starts, formed, data_set, recovering })
 }
 
 #[cfg(test)]
@@ -131,14 +181,34 @@ mod tests {
     fn each_start_raises_the_boot_number_of_the_same_node() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         assert!(!exists(folder.path()));
-        let Raised { me: first, formed } = raise(folder.path()).expect("it is made");
-        assert!(!formed && first.boot == 1 && first.node != NodeId(0));
+        let made = raise(folder.path()).expect("it is made");
+        let first = made.me;
+        assert!(!made.formed && first.boot == 1 && first.node != NodeId(0));
         assert!(exists(folder.path()));
         let second = raise(folder.path()).expect("it is read");
-        assert_eq!(second, Raised { me: Sender { boot: 2, ..first }, formed: false });
-        mark_formed(folder.path(), second.me).expect("it is written");
-        let third = raise(folder.path()).expect("it is read");
-        assert_eq!(third, Raised { me: Sender { boot: 3, ..first }, formed: true });
+        assert_eq!(second.me, Sender { boot: 2, ..first });
+        assert_eq!((made.starts.len(), second.starts.len()), (1, 2));
+        assert_eq!(made.starts[0], second.starts[0]);
+        for (formed, data_set, recovering) in
+            [(true, 0, false), (true, 7, false), (true, u64::MAX, true), (true, 0, true)]
+        {
+            let starts = second.starts[1..].to_vec();
+            let noted = Raised { starts, formed, data_set, recovering, ..second.clone() };
+            write(folder.path(), &noted).expect("it is written");
+            let next = raise(folder.path()).expect("it is read");
+            assert_eq!((next.me, next.starts.len()), (Sender { boot: 3, ..first }, 2));
+            assert_eq!((next.formed, next.data_set), (formed, data_set));
+            assert_eq!((next.recovering, next.starts[0]), (recovering, second.starts[1]));
+        }
+        for _ in 0..2 * STARTS_MAX {
+            raise(folder.path()).expect("it is read");
+        }
+        let often = raise(folder.path()).expect("it is read");
+        assert_eq!((often.starts.len(), often.starts[0]), (STARTS_MAX, second.starts[1]));
+        let renewed = renew(folder.path()).expect("it is written");
+        let other = raise(folder.path()).expect("it is read");
+        assert!(renewed != first.node && !other.formed && other.data_set == 0);
+        assert_eq!(other.me, Sender { node: renewed, boot: 1 });
         let other = tempfile::tempdir().expect("a temporary folder");
         assert_ne!(raise(other.path()).expect("it is made").me.node, first.node);
     }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metadata::command::{Command, PutNode};
@@ -15,11 +15,13 @@ use metadata::objects::Name;
 use metadata::objects::node::NodeRole;
 use metadata::state::State;
 use model::id::{NodeId, StreamId};
+use parking_lot::Mutex;
 use quorum::change::Change;
 use tokio::sync::watch;
 
 use crate::cluster::acquaintances::directory;
 use crate::cluster::formation::{self, Neighbour, Query, Standing, Step};
+use crate::cluster::identity::Raised;
 use crate::cluster::{Cluster, GROUP, channel, identity};
 use crate::replicated::numbered::Sender;
 use crate::router::Router;
@@ -50,8 +52,8 @@ pub(crate) struct Steward {
     pub(crate) number: watch::Sender<Option<u16>>,
     /// Where the node's identity is.
     pub(crate) directory: PathBuf,
-    /// The identity says that there is something in the journal.
-    pub(crate) marked: AtomicBool,
+    /// What this start has written into the identity: the journal has something, of this data set.
+    pub(crate) marked: Mutex<Option<u64>>,
 }
 
 impl Steward {
@@ -80,6 +82,7 @@ impl Steward {
             return false;
         }
         self.cluster.meet(&self.router.state());
+        self.cluster.stop_if_overtaken(&self.router.state());
         if !group.proposer.is_available() {
             return false;
         }
@@ -98,12 +101,19 @@ impl Steward {
 
     /// From now on the node does not start without its journal.
     fn mark(&self) {
-        if self.marked.swap(true, Ordering::AcqRel) {
+        let data_set = self.router.state().data_set();
+        let mut marked = self.marked.lock();
+        if *marked == Some(data_set) {
             return;
         }
-        if let Err(error) = identity::mark_formed(&self.directory, self.cluster.me) {
-            tracing::error!(error, "cannot write the node's identity");
+        // The cluster has taken note of this start: what was drawn before is of no use any more.
+        let (me, starts) = (self.cluster.me, vec![self.cluster.start()]);
+        let raised = Raised { me, starts, formed: true, data_set, recovering: false };
+        match identity::write(&self.directory, &raised) {
+            Ok(()) => *marked = Some(data_set),
+            Err(error) => tracing::error!(error, "cannot write the node's identity"),
         }
+        self.cluster.is_of(data_set);
     }
 
     /// Makes this start of the node known to the cluster.
@@ -111,7 +121,7 @@ impl Steward {
         let me = self.cluster.me;
         let state = self.router.state();
         if let Some(node) = state.node(me.node)
-            && node.boot == me.boot
+            && (node.boot, node.start) == (me.boot, self.cluster.start())
             && node.address == self.address
             && node.role == self.role
             && node.zone == self.zone
@@ -124,6 +134,7 @@ impl Steward {
             address: self.address.clone(),
             role: self.role,
             boot: me.boot,
+            starts: self.cluster.starts.clone(),
             zone: self.zone.clone(),
         };
         match self.topology.submit(Command::PutNode(put)).await {
@@ -359,7 +370,15 @@ mod tests {
     fn put(boot: u64) -> Command {
         let (name, address) = ("a".into(), "a:1".to_owned());
         let role = NodeRole::Full;
-        Command::PutNode(PutNode { id: DEAD.node.0, name, address, role, boot, zone: None })
+        Command::PutNode(PutNode {
+            id: DEAD.node.0,
+            name,
+            address,
+            role,
+            boot,
+            starts: Vec::new(),
+            zone: None,
+        })
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use bytes::Bytes;
 use metadata::command::{Command, PutNode};
 use metadata::objects::Name;
 use metadata::objects::node::NodeRole;
@@ -19,6 +18,7 @@ use quorum::recovered::Recovered;
 use tokio::sync::{Notify, watch};
 
 use crate::cluster::acquaintances::is_dialable;
+use crate::cluster::admission::Facts;
 use crate::cluster::member::Part;
 use crate::cluster::proposer::Proposer;
 use crate::cluster::steward::Steward;
@@ -98,6 +98,7 @@ pub(super) async fn join(opened: &Opened) -> Result<Ready, StartError> {
             address: address.clone(),
             role,
             boot: opened.me.boot,
+            starts: opened.starts.clone(),
             zone: zone.clone(),
         }));
     }
@@ -115,7 +116,7 @@ pub(super) async fn join(opened: &Opened) -> Result<Ready, StartError> {
         first,
         number: number_sender,
         directory: config.data_dir.clone(),
-        marked: AtomicBool::new(false),
+        marked: parking_lot::Mutex::new(None),
     };
     let tasks = vec![
         vital::spawn("what proposes changes", &opened.failed_sender, pump),
@@ -126,7 +127,7 @@ pub(super) async fn join(opened: &Opened) -> Result<Ready, StartError> {
 }
 
 /// What the journal has of the metadata group.
-fn recovered(opened: &Opened) -> Result<Recovered, StartError> {
+pub(super) fn recovered(opened: &Opened) -> Result<Recovered, StartError> {
     let streams = opened.recovery.streams();
     let highest = streams.iter().find(|known| known.stream == GROUP.stream());
     let mut recovered = Recovered::new(highest.map_or(Seq(0), |known| known.highest));
@@ -149,7 +150,7 @@ async fn bind(opened: &Opened) -> Result<Arc<Links>, StartError> {
             id: opened.me.node,
             boot: opened.me.boot,
             address: advertised.as_ref().map(Address::to_string).unwrap_or_default(),
-            facts: Bytes::new(),
+            facts: Facts { starts: opened.starts.clone(), data_set: opened.data_set }.encode(),
         },
         cluster: config.cluster.given_name.as_str().into(),
         secret: Secret::new(config.cluster.secret.as_bytes()),

@@ -59,6 +59,7 @@ async fn each_number_takes_effect_once_and_in_order() {
     // Another start counts for itself.
     let later = Sender { boot: 2, ..SENDER };
     let put = Command::PutNode(PutNode {
+        starts: Vec::new(),
         id: 7,
         name: "seven".into(),
         address: String::new(),

@@ -21,6 +21,7 @@ fn know(asker: &Asker, node: NodeId, name: &str) {
         address: String::new(),
         role: NodeRole::Full,
         boot: 1,
+        starts: Vec::new(),
         zone: None,
     };
     asker.node.apply(Command::PutNode(put)).unwrap();

@@ -166,7 +166,7 @@ fn a_renewal_wins_over_an_expiry() {
 fn a_new_start_frees_the_locks_of_the_last() {
     let put = |id, boot| {
         let (name, address, role) = ("n".into(), "n:1".into(), NodeRole::Full);
-        Command::PutNode(PutNode { id, name, address, role, boot, zone: None })
+        Command::PutNode(PutNode { id, name, address, role, boot, starts: Vec::new(), zone: None })
     };
     on_each(|state| {
         state.apply(put(1, 1)).unwrap();

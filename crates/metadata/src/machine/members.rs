@@ -111,7 +111,15 @@ mod tests {
 
     fn node(state: &mut State, id: u64, role: NodeRole) {
         let name = format!("n{id}").into();
-        let put = PutNode { id, name, address: String::new(), role, boot: 1, zone: None };
+        let put = PutNode {
+            id,
+            name,
+            address: String::new(),
+            role,
+            boot: 1,
+            starts: Vec::new(),
+            zone: None,
+        };
         state.apply(Command::PutNode(put)).unwrap();
     }
 
@@ -196,6 +204,7 @@ mod tests {
             address: String::new(),
             role: NodeRole::Full,
             boot: 1,
+            starts: Vec::new(),
             zone: None,
         };
         state.apply(Command::PutNode(put(33))).unwrap();

@@ -18,7 +18,7 @@ impl State {
     pub const NODES_MAX: u16 = 4095;
 
     pub(super) fn put_node(&mut self, put: PutNode, out: &mut Outcome) -> Result<(), Refusal> {
-        let PutNode { id, name, address, role, boot, zone } = put;
+        let PutNode { id, name, address, role, boot, starts, zone } = put;
         let id = NodeId(id);
         let number = match self.node(id).map(Arc::clone) {
             Some(known) if known.lost => {
@@ -27,8 +27,11 @@ impl State {
                     known.name
                 )));
             }
-            Some(known) if known.boot > boot => {
-                return Err(Refusal::not_allowed(format!("a later start of node {id} is known")));
+            Some(known) if known.has_overtaken(boot, &starts) => {
+                return Err(Refusal::not_allowed(format!(
+                    "another start of node {id} is known: number {}, and this is number {boot}",
+                    known.boot
+                )));
             }
             Some(known) => {
                 if known.boot < boot {
@@ -62,7 +65,10 @@ impl State {
         let same_start = self.node(id).filter(|known| known.boot == boot);
         let maintenance = same_start.is_some_and(|known| known.maintenance);
         let lost = false;
-        let node = Node { id, name, number, address, role, boot, zone, lost, maintenance };
+        // Who does not tell takes nothing back.
+        let told = same_start.map_or(0, |known| known.start);
+        let start = starts.last().copied().unwrap_or(told);
+        let node = Node { id, name, number, address, role, boot, start, zone, lost, maintenance };
         self.insert_node(node, out);
         Ok(())
     }
@@ -151,8 +157,33 @@ mod tests {
             address: format!("{name}:25672"),
             role: NodeRole::Full,
             boot,
+            starts: Vec::new(),
             zone: None,
         })
+    }
+
+    #[test]
+    fn of_two_copies_of_a_data_directory_one_is_taken_note_of() {
+        let start = |boot, starts: &[u64]| match put(7, "a", boot) {
+            Command::PutNode(put) => Command::PutNode(PutNode { starts: starts.to_vec(), ..put }),
+            other => other,
+        };
+        let mut state = state();
+        state.apply(start(1, &[11])).unwrap();
+        state.apply(start(1, &[11])).unwrap();
+        // Both were made from the directory of the first start.
+        state.apply(start(2, &[11, 22])).unwrap();
+        for copy in [start(2, &[11, 12]), start(3, &[11, 12, 13])] {
+            let refusal = state.refused(copy);
+            assert!(refusal.text.contains("another start"), "{refusal}");
+        }
+        // A start that was taken note of, and whose directory does not know it.
+        state.apply(start(5, &[22, 24, 25])).unwrap();
+        state.apply(start(6, &[22, 24, 25, 26])).unwrap();
+        assert_eq!(state.node(NodeId(7)).unwrap().start, 26);
+        // Records of before tell nothing.
+        state.apply(put(7, "a", 7)).unwrap();
+        state.apply(start(8, &[88])).unwrap();
     }
 
     #[test]
@@ -166,7 +197,7 @@ mod tests {
             state.nodes().map(|node| (node.id.0, node.number, node.boot)).collect();
         assert_eq!(numbers, [(5, 2, 1), (7, 1, 2)]);
         let refusal = state.refused(put(7, "a", 1));
-        assert!(refusal.text.contains("a later start"), "{refusal}");
+        assert!(refusal.text.contains("number 2, and this is number 1"), "{refusal}");
         state.apply(Command::ForgetNode { id: 5 }).unwrap();
         state.apply(put(9, "c", 1)).unwrap();
         assert_eq!(state.node(NodeId(9)).unwrap().number, 3);

@@ -21,6 +21,9 @@ pub struct Node {
     pub role: NodeRole,
     /// Which start of it is the last one.
     pub boot: u64,
+    /// What that start has drawn; 0: it has told nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub start: u64,
     /// What members of a quorum queue are spread over, such as a rack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<Name>,
@@ -34,10 +37,22 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether the last start that is known has overtaken this one: it is a later one, or it ran on a
+    /// copy of the data directory. `starts`: see [`PutNode`](crate::command::PutNode).
+    pub fn has_overtaken(&self, boot: u64, starts: &[u64]) -> bool {
+        let told = self.start != 0 && !starts.is_empty();
+        self.boot > boot || told && !starts.contains(&self.start)
+    }
+
     /// Whether queues may be put there.
     pub fn takes_queues(&self) -> bool {
         self.role == NodeRole::Full && !self.lost && !self.maintenance
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What a node does.

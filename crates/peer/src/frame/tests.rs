@@ -42,9 +42,9 @@ fn decode(bytes: &[u8], pieces: &[usize]) -> (Vec<Frame>, Result<usize, FrameErr
 
 fn frames() -> impl Strategy<Value = Vec<Frame>> {
     let payload = prop::collection::vec(any::<u8>(), 0..300);
-    let frame = (0..6u8, any::<u8>(), any::<u64>(), payload).prop_map(
+    let frame = (0..7u8, any::<u8>(), any::<u64>(), payload).prop_map(
         |(code, channel, correlation, payload)| match Kind::from_wire(code + 1).unwrap() {
-            kind @ (Kind::Message | Kind::Request | Kind::Answer) => {
+            kind @ (Kind::Message | Kind::Request | Kind::Answer | Kind::Part) => {
                 frame(kind, channel, correlation, &payload)
             }
             kind @ (Kind::Dropped | Kind::Ping | Kind::Pong) => {
@@ -82,17 +82,33 @@ proptest! {
 
 #[test]
 fn bad_frames_are_known_by_their_first_bytes() {
-    let max = 10 + PAYLOAD_MAX;
+    let max = 10 + PART;
     let bytes = max + 1;
     let too_long = u32::try_from(bytes).unwrap().to_be_bytes();
     assert_eq!(front(&too_long), Err(FrameError::TooLong { bytes, max }));
     assert_eq!(front(b"GET / HTTP/1.1"), Err(FrameError::TooLong { bytes: 0x4745_5420, max }));
     assert_eq!(front(&[0, 0, 0, 9]), Err(FrameError::TooShort(9)));
-    assert_eq!(front(&[0, 0, 0, 10, 7]), Err(FrameError::UnknownKind(7)));
+    assert_eq!(front(&[0, 0, 0, 10, 8]), Err(FrameError::UnknownKind(8)));
     assert_eq!(front(&[0, 0, 0, 11, 5]), Err(FrameError::UnwantedPayload(Kind::Ping)));
     let longest = u32::try_from(max).unwrap().to_be_bytes();
     assert_eq!(front(&[&longest[..], &[1]].concat()), Ok(Front::Partial(max - 1)));
     assert_eq!(front(&[]), Ok(Front::Partial(HEADER)));
+}
+
+#[test]
+fn parts_are_joined_up_to_what_a_payload_can_be() {
+    let mut parts = Parts::default();
+    let alone = Bytes::from_static(b"alone");
+    let joined = parts.join(alone.clone()).unwrap();
+    assert_eq!(joined.as_ptr(), alone.as_ptr(), "what comes alone is not copied");
+    parts.push(b"one ").unwrap();
+    parts.push(b"two ").unwrap();
+    assert_eq!(parts.join(Bytes::from_static(b"three")).unwrap(), "one two three");
+    assert_eq!(parts.join(alone.clone()).unwrap(), alone, "nothing is left");
+    let Parts(begun) = &mut parts;
+    begun.resize(PAYLOAD_MAX, 0);
+    assert_eq!(parts.push(b"x"), Err(FrameError::TooManyParts(PAYLOAD_MAX + 1)));
+    assert_eq!(parts.join(alone), Err(FrameError::TooManyParts(PAYLOAD_MAX + 5)));
 }
 
 #[test]

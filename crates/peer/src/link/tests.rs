@@ -161,7 +161,7 @@ fn another_node_under_the_name_waits_until_the_former_is_gone() {
         |subject: &Subject, claim: &Claim| subject.link.judge(claim, 1).map_err(|no| no.reason);
     assert_eq!(judged(&subject, &wiped), Err(Reason::NameTaken));
     assert_eq!(judged(&subject, &claim(1, 5, 2)), Err(Reason::DuplicateIdentity));
-    assert_eq!(judged(&subject, &claim(1, 4, 2)), Err(Reason::Stale));
+    assert_eq!(judged(&subject, &claim(1, 4, 2)), Err(Reason::LaterStart));
     subject.step(Event::Lost { side: Side::In });
     assert_eq!(subject.connected(Side::In, &wiped), [Output::Down(old, Loss::Restarted)]);
     assert_eq!(subject.connected(Side::Out, &wiped), [Output::Up(wiped)]);

@@ -173,12 +173,28 @@ async fn requests_are_not_read_while_too_many_answers_wait() {
 }
 
 #[tokio::test]
-async fn the_largest_payload_passes_and_a_larger_one_is_not_taken() {
+async fn large_payloads_pass_in_order_and_larger_ones_than_can_be_are_not_taken() {
     let (a, b) = two(|options| options).await;
-    let payload = Bytes::from(vec![1; PAYLOAD_MAX]);
-    a.send(B, 1, payload.clone()).unwrap();
-    let Heard::Messages(_, _, messages) = b.ear.next().await else { panic!("no message") };
-    assert!(messages == [payload]);
-    let payload = Bytes::from(vec![1; PAYLOAD_MAX + 1]);
+    // Several frames, of which the first ones are parts.
+    let large: Vec<u8> = (0..20_000_000_u32).map(|n| (n ^ (n >> 8)) as u8).collect();
+    let large = Bytes::from(large);
+    a.send(B, 1, Bytes::from_static(b"before")).unwrap();
+    a.send(B, 1, large.clone()).unwrap();
+    a.room(B).await;
+    a.send(B, 1, Bytes::from_static(b"behind")).unwrap();
+    let mut messages = Vec::new();
+    while messages.len() < 3 {
+        let Heard::Messages(_, _, more) = b.ear.next().await else { panic!("no message") };
+        messages.extend(more);
+    }
+    assert!(
+        messages == [Bytes::from_static(b"before"), large.clone(), Bytes::from_static(b"behind")]
+    );
+    let question = a.ask(B, 1, large.clone()).unwrap();
+    let (payload, answer) = b.ear.request().await;
+    assert!(payload == large);
+    answer.send(payload);
+    assert!(question.await.unwrap() == large);
+    let payload = Bytes::from(vec![0; PAYLOAD_MAX + 1]);
     assert_eq!(a.send(B, 1, payload), Err(NotSent::TooLarge(PAYLOAD_MAX + 1)));
 }

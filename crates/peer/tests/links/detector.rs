@@ -87,6 +87,7 @@ async fn what_does_not_belong_is_refused_in_words() {
         let c = wrong.start().await;
         error(&c, name, words).await;
         assert!(c.ear.silent());
+        assert!(!c.ear.refused.lock().unwrap().is_empty(), "its upper layers hear of it: {words}");
         c.stop().await;
     }
     assert!(a.ear.silent());

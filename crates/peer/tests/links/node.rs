@@ -7,6 +7,7 @@ use peer::handler::{Handler, Loss};
 use peer::identity::Identity;
 use peer::links::Links;
 use peer::options::{Options, QUEUE_BYTES_MAX};
+use peer::refusal::{Reason, Refusal};
 use peer::secret::Secret;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -34,6 +35,8 @@ pub(crate) struct Ear {
     heard: Mutex<VecDeque<Heard>>,
     pub(crate) answers: Mutex<VecDeque<Answer>>,
     pub(crate) unwanted: Mutex<Option<&'static str>>,
+    /// Why other nodes do not want this one.
+    pub(crate) refused: Mutex<Vec<Reason>>,
     more: Notify,
 }
 
@@ -85,8 +88,13 @@ impl Ear {
 }
 
 impl Handler for Ear {
-    fn admit(&self, _: &Identity) -> Result<(), String> {
-        self.unwanted.lock().unwrap().map_or(Ok(()), |why| Err(why.to_owned()))
+    fn admit(&self, _: &Identity) -> Result<(), Refusal> {
+        let unwanted = *self.unwanted.lock().unwrap();
+        unwanted.map_or(Ok(()), |why| Err(Refusal::new(Reason::NotAdmitted, why)))
+    }
+
+    fn refused(&self, _: &str, refusal: &Refusal) {
+        self.refused.lock().unwrap().push(refusal.reason);
     }
 
     fn up(&self, peer: &Identity) {

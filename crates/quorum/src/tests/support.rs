@@ -778,6 +778,11 @@ impl Cluster {
         node.log
     }
 
+    /// What is on the disk of a node whose machine died.
+    pub(crate) fn grave(&self, id: NodeId) -> Arc<MemoryLog> {
+        Arc::clone(&self.graves[&id])
+    }
+
     /// A node whose machine died comes back, with its groups.
     pub(crate) async fn revive(&mut self, id: NodeId, groups: &BTreeSet<GroupId>) {
         let log = self.graves.remove(&id).unwrap();

@@ -159,7 +159,8 @@ mod tests {
             (4, "c", NodeRole::Full, None),
         ] {
             let (address, zone) = (String::new(), zone.map(Into::into));
-            let put = PutNode { id, name: name.into(), address, role, boot: 1, zone };
+            let put =
+                PutNode { id, name: name.into(), address, role, boot: 1, starts: Vec::new(), zone };
             state.apply(Command::PutNode(put)).unwrap();
         }
         state
