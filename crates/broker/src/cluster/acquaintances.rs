@@ -73,7 +73,7 @@ mod tests {
         for (id, address) in [(1, "a:1"), (2, "b:1"), (3, "0.0.0.0:1"), (4, "[::]:1"), (5, "")] {
             let (name, role) = (format!("n{id}").into(), NodeRole::Full);
             let address = address.to_owned();
-            let put = PutNode { id, name, address, role, boot: 1, zone: None };
+            let put = PutNode { id, name, address, role, boot: 1, starts: Vec::new(), zone: None };
             state.apply(Command::PutNode(put)).unwrap();
         }
         let found = directory(&state, NodeId(1));
