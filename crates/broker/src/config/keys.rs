@@ -122,7 +122,8 @@ pub const KEYS: &[Key] = &[
         Kind::List { words: &[] },
         "[]",
         "Nodes of the cluster, each \"NAME@ADDRESS:PORT\" with the peer listener's address.\n\
-         The same list can be given to all of them. Without another node in it, a node is on its own.",
+         The same list can be given to all of them. Without another node in it, a node is on its own.\n\
+         A node that comes later needs itself and one that is there; they find each other.",
     ),
     Key {
         secret: true,
