@@ -13,21 +13,23 @@ command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recomme
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-debootstrap --variant=minbase bookworm "$work/root" >&2
-rm -rf "$work"/root/var/cache/apt/archives/*.deb "$work"/root/var/lib/apt/lists/*
+debootstrap --variant=minbase bookworm "$work/system" >&2
+rm -rf "$work"/system/var/cache/apt/archives/*.deb "$work"/system/var/lib/apt/lists/*
 if ! has "$base"; then
-  tar -C "$work/root" -c . | docker import --change 'CMD ["bash"]' - "$base" >&2
+  tar -C "$work/system" -c . | docker import --change 'CMD ["bash"]' - "$base" >&2
 fi
 if ! has "$build"; then
-  rust=$work/root/usr/local/rust
-  mkdir -p "$rust" "$work/root/root/.cargo/registry" "$work/root/etc/ssl/certs"
+  rust=$work/system/usr/local/rust
+  cargo=$work/system/usr/local/cargo
+  mkdir -p "$rust" "$cargo/registry" "$work/system/etc/ssl/certs"
   sysroot=$(rustc --print sysroot)
   tar -C "$sysroot" -c --exclude=share/doc --exclude=share/man bin lib libexec | tar -C "$rust" -x
   # Whom this machine trusts, and what it need not fetch again.
-  cp -L /etc/ssl/certs/ca-certificates.crt "$work/root/etc/ssl/certs/" 2>/dev/null || true
+  cp -L /etc/ssl/certs/ca-certificates.crt "$work/system/etc/ssl/certs/" 2>/dev/null || true
   for part in index cache; do
-    cp -r "${CARGO_HOME:-$HOME/.cargo}/registry/$part" "$work/root/root/.cargo/registry/" 2>/dev/null || true
+    cp -r "${CARGO_HOME:-$HOME/.cargo}/registry/$part" "$cargo/registry/" 2>/dev/null || true
   done
   path=/usr/local/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-  tar -C "$work/root" -c . | docker import --change "ENV PATH=$path" --change 'CMD ["bash"]' - "$build" >&2
+  tar -C "$work/system" -c . | docker import --change "ENV PATH=$path" --change "ENV CARGO_HOME=/usr/local/cargo" \
+    --change 'CMD ["bash"]' - "$build" >&2
 fi
