@@ -284,6 +284,10 @@ impl ManagedNode for Operator {
         self.node.members.add(queue, node).await
     }
 
+    async fn force_shrink(&self, queue: QueueId, node: NodeId) -> Change {
+        self.node.members.force_shrink(queue, node).await
+    }
+
     async fn delete_member(&self, queue: QueueId, node: NodeId, force: bool) -> Change {
         self.node.members.delete(queue, node, force).await
     }

@@ -9,6 +9,7 @@ use ureq::http::Method;
 use crate::cli::Command;
 use crate::client::{Client, accept, segment};
 use crate::exit::{Exit, Failed};
+use crate::members::about_queue;
 use crate::run::Session;
 
 /// Performs the command if it is one of these.
@@ -143,7 +144,9 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
         Command::TransferLeadership { queue, node } => {
             session.say(&format!("Transferring leadership of queue '{queue}' to {node} ..."))?;
             let path = format!("queues/quorum/{vhost}/{}/leader", segment(queue));
-            session.client.put(&path, &json!({ "node": node }))?;
+            let body = json!({ "node": node });
+            let response = session.client.send(Method::PUT, &path, Some(&body), &[])?;
+            about_queue(session, queue, node, response)?;
         }
         Command::CloseConnection { name, reason } => {
             session.say(&format!("Closing connection {name}, reason: {reason}..."))?;

@@ -6,6 +6,7 @@ use ureq::http::Method;
 use crate::cli::Command;
 use crate::client::{Client, accept, segment};
 use crate::exit::{Exit, Failed};
+use crate::members::about_queue;
 use crate::output::Rows;
 use crate::run::Session;
 
@@ -134,7 +135,8 @@ fn cluster_status(session: &mut Session<'_>) -> Result<(), Failed> {
 fn quorum_status(session: &mut Session<'_>, queue: &str) -> Result<(), Failed> {
     let vhost = segment(&session.arguments.vhost);
     let path = format!("queues/quorum/{vhost}/{}/status", segment(queue));
-    let members = session.client.get(&path)?;
+    let response = session.client.send(Method::GET, &path, None, &[])?;
+    let members = about_queue(session, queue, "", response)?;
     let items = members.as_array().cloned().unwrap_or_default();
     let columns = [
         "Node Name",

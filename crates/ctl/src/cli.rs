@@ -355,6 +355,34 @@ pub enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Lets a quorum queue that has lost its majority for good go on with one member alone. Messages
+    /// that only the others have are lost.
+    ForceShrink {
+        /// The queue.
+        queue: String,
+        /// The node of the member that goes on, such as `leveret@n1`.
+        node: String,
+        /// Says that messages may be lost.
+        #[arg(long)]
+        force: bool,
+    },
+    /// The same for all quorum queues that have a member on a node and no majority any more.
+    ForceShrinkAll {
+        /// The node of the members that go on, such as `leveret@n1`.
+        node: String,
+        /// A regular expression over names of virtual hosts.
+        #[arg(long = "vhost-pattern", default_value = ".*")]
+        vhost_pattern: String,
+        /// A regular expression over names of queues.
+        #[arg(long = "queue-pattern", default_value = ".*")]
+        queue_pattern: String,
+        /// Print only queues that it did not work for.
+        #[arg(long = "errors-only")]
+        errors_only: bool,
+        /// Says that messages may be lost.
+        #[arg(long)]
+        force: bool,
+    },
     /// Moves leaders of quorum queues until all nodes lead about as many.
     Rebalance {
         /// `all` or `quorum`; classic queues stay where they are.
@@ -384,6 +412,9 @@ pub enum Command {
         /// Even if queues are lost that are only there.
         #[arg(long)]
         force: bool,
+        /// Leave its members of quorum queues, which dangle then, to reconciliation.
+        #[arg(long = "keep-members")]
+        keep_members: bool,
     },
     /// Takes a node that does not run out of its cluster and deletes all that it has. Ask another
     /// node of the cluster (`--url`).

@@ -48,6 +48,22 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             let path = format!("queues/quorum/replicas/on/{}/shrink", segment(node));
             many(session, Method::DELETE, &path, &json!({ "force": force }), *errors_only)?;
         }
+        Command::ForceShrink { queue, node, force } => {
+            session
+                .say(&format!("Letting queue {queue} go on with its member on {node} alone..."))?;
+            let body = json!({"node": node, "force": force});
+            change(session, &Method::POST, queue, "force-shrink", &body)?;
+        }
+        Command::ForceShrinkAll { node, vhost_pattern, queue_pattern, errors_only, force } => {
+            session.say(&format!("Letting quorum queues go on with members on {node} alone..."))?;
+            let path = format!("queues/quorum/replicas/on/{}/force-shrink", segment(node));
+            let body = json!({
+                "vhost_pattern": vhost_pattern,
+                "queue_pattern": queue_pattern,
+                "force": force,
+            });
+            many(session, Method::POST, &path, &body, *errors_only)?;
+        }
         _ => return Ok(false),
     }
     Ok(true)
@@ -78,12 +94,29 @@ fn change(
     }
     if response.status == 400 && response.reason() == "not a quorum queue" {
         let text = match *method {
+            _ if what == "force-shrink" => "Cannot shrink a classic queue",
             Method::POST => "Cannot add members to a classic queue",
             _ => "Cannot delete members from a classic queue",
         };
         return Err(Failed::new(Exit::Data, text));
     }
     accept(explained(response)).map(drop)
+}
+
+/// What a node answered about a queue that may not be there.
+///
+/// # Errors
+/// If the node refuses.
+pub(crate) fn about_queue(
+    session: &Session<'_>,
+    queue: &str,
+    node: &str,
+    response: Response,
+) -> Result<Value, Failed> {
+    if response.status == 404 {
+        return Err(missing(session, queue, node));
+    }
+    Ok(accept(response)?.body)
 }
 
 /// What is not there: the queue, or the node.
@@ -106,6 +139,7 @@ fn explained(mut response: Response) -> Response {
         "last_node" => "the last node cannot be removed",
         "timeout" => "the operation timed out and may not have been completed",
         "node_not_running" => "the node is not running",
+        "no_local_member" => "the node has no member of the queue that could go on",
         "cluster_change_not_permitted" => {
             "another change of the queue's members is under way (cluster_change_not_permitted)"
         }

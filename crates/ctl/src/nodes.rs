@@ -43,9 +43,9 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             let path = format!("nodes/{}/revive", segment(&node));
             send(session, Method::POST, &path, &json!({}), &node)?;
         }
-        Command::ForgetClusterNode { node, force } => {
+        Command::ForgetClusterNode { node, force, keep_members } => {
             session.say(&format!("Removing node {node} from the cluster"))?;
-            forget(session, node, *force)?;
+            forget(session, node, *force, *keep_members)?;
         }
         Command::Reset { directory, force } => reset(session, directory, *force)?,
         _ => return Ok(false),
@@ -111,9 +111,14 @@ fn drain(session: &mut Session<'_>, node: &str) -> Result<(), Failed> {
     Err(Failed::new(Exit::Unavailable, text))
 }
 
-fn forget(session: &mut Session<'_>, node: &str, force: bool) -> Result<(), Failed> {
+fn forget(
+    session: &mut Session<'_>,
+    node: &str,
+    force: bool,
+    keep_members: bool,
+) -> Result<(), Failed> {
     let path = format!("nodes/{}", segment(node));
-    let body = json!({ "force": force });
+    let body = json!({ "force": force, "keep_members": keep_members });
     let response = patient(session).send(Method::DELETE, &path, Some(&body), &[])?;
     if response.status == 404 {
         return Err(Failed::new(Exit::Data, format!("Node {node} is not a member of the cluster")));
@@ -133,7 +138,7 @@ fn reset(session: &mut Session<'_>, directory: &Path, force: bool) -> Result<(),
         return Err(Failed::new(Exit::Unavailable, error.to_string()));
     }
     session.say(&format!("Resetting node {node} in {} ...", directory.display()))?;
-    match forget(session, &node, force) {
+    match forget(session, &node, force, false) {
         Ok(()) => {}
         // It may never have been in a cluster, or have been forgotten before.
         Err(failed) if failed.exit == Exit::Data && failed.reason.contains("not a member") => {}

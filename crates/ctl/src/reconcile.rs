@@ -7,6 +7,7 @@ use crate::cli::{Command, Formatter, ReconcileCommand};
 use crate::client::{accept, segment};
 use crate::exit::{Exit, Failed};
 use crate::list;
+use crate::members::about_queue;
 use crate::output::Rows;
 use crate::run::Session;
 
@@ -97,7 +98,9 @@ fn now(session: &mut Session<'_>) -> Result<(), Failed> {
 
 fn plan(session: &mut Session<'_>, queue: &str) -> Result<(), Failed> {
     let vhost = segment(&session.arguments.vhost);
-    let plan = session.client.get(&format!("queues/quorum/{vhost}/{}/plan", segment(queue)))?;
+    let path = format!("queues/quorum/{vhost}/{}/plan", segment(queue));
+    let response = session.client.send(Method::GET, &path, None, &[])?;
+    let plan = about_queue(session, queue, "", response)?;
     if session.arguments.formatter == Formatter::Json {
         writeln!(session.out, "{plan}")?;
         return Ok(());

@@ -45,6 +45,9 @@ pub enum Inquiry {
         /// Even if too few running members are left.
         force: bool,
     },
+    /// A quorum queue whose majority is gone goes on with the node's member alone; answered by a
+    /// [`Change`].
+    ForceShrink(#[serde(with = "queue_id")] QueueId),
     /// Enters maintenance mode; answered by a [`Drained`](crate::members::Drained) or why not.
     Drain,
     /// Leaves maintenance mode; answered by a [`Done`].

@@ -62,6 +62,19 @@ pub enum MemberError {
     /// The node that was asked does not lead the queue.
     #[error("the leader has changed")]
     NotLeader,
+    /// The node has no member of the queue that could go on.
+    #[error("no_local_member")]
+    NoLocalMember,
+    /// Nothing has to be forced: the queue can change its members as usual.
+    #[error(
+        "{running} of {voters} members are running, which is a majority: remove the others one by one"
+    )]
+    HasQuorum {
+        /// How many are running.
+        running: usize,
+        /// How many there are.
+        voters: usize,
+    },
     /// Another change of the queue's members is under way.
     #[error("cluster_change_not_permitted")]
     ChangeUnderWay,

@@ -178,6 +178,12 @@ pub trait Node: Send + Sync + 'static {
         force: bool,
     ) -> impl Future<Output = Change> + Send;
 
+    /// Lets a quorum queue whose majority is gone for good go on with the member on a node alone.
+    ///
+    /// # Errors
+    /// See [`MemberError`](crate::members::MemberError).
+    fn force_shrink(&self, queue: QueueId, node: NodeId) -> impl Future<Output = Change> + Send;
+
     /// Whether members of quorum queues may be changed over HTTP.
     fn allows_replica_operations(&self) -> bool {
         true

@@ -198,7 +198,8 @@ pub enum Command {
         /// Enters it.
         on: bool,
     },
-    /// A quorum queue gets a member, which has not started. Nothing if it has one there.
+    /// A quorum queue gets a member, which has not started: in the place of a lost one, if that is on
+    /// this node. Nothing if it has another one there.
     AddMember {
         /// The queue.
         queue: SerialQueueId,
@@ -207,6 +208,12 @@ pub enum Command {
     },
     /// These have been told their groups' logs; nothing for those that are members no more.
     MembersStarted(Vec<MemberName>),
+    /// A member that had started has lost its data; it gets a successor on its node. Nothing if it is
+    /// none.
+    MemberLost(MemberName),
+    /// The majority of a quorum queue's members is gone for good: its group goes on with this one
+    /// alone, under another number; the others delete what they have.
+    Reform(MemberName),
     /// Somebody is not a member of a quorum queue's group any more: its node deletes what it has.
     /// Nothing if it is none, or another one is there by now.
     RemoveMember(MemberName),

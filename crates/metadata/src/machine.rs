@@ -99,6 +99,8 @@ impl State {
                 self.add_member(queue.0, NodeId(node), &mut out)?;
             }
             Command::MembersStarted(members) => self.members_started(&members, &mut out),
+            Command::MemberLost(member) => self.member_lost(member, &mut out),
+            Command::Reform(member) => self.reform(member, &mut out)?,
             Command::RemoveMember(member) => self.remove_member(member, &mut out),
             Command::Coordinate(change) => self.coordinate(change, &mut out)?,
         }

@@ -5,7 +5,7 @@
 //! count once the checkpoint is stored too; if it never is, they are released.
 
 use crate::checkpoint::{self, Image};
-use crate::group::GroupId;
+use crate::group::Address;
 use crate::grouplog::GroupLog;
 use crate::inbox::Raft;
 use crate::member::{BodyPlace, RequestError, Transport};
@@ -89,7 +89,7 @@ impl Piece {
 /// Sends checkpoints of one group.
 #[derive(Clone)]
 pub(crate) struct Sender {
-    pub(crate) group: GroupId,
+    pub(crate) address: Address,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) log: Arc<GroupLog>,
     pub(crate) seat: Arc<Seat>,
@@ -154,7 +154,8 @@ impl Sender {
 impl Sending<'_> {
     async fn piece(&mut self, piece: Piece) -> Result<Bytes, SendError> {
         let wait = if matches!(piece, Piece::End(..)) { LAST_WAIT } else { PIECE_WAIT };
-        let (group, session, number) = (self.sender.group, self.session, self.number);
+        let group = self.sender.address.get();
+        let (session, number) = (self.session, self.number);
         self.number += 1;
         let request = Request::Piece { group, session, number, piece };
         Ok(self.sender.transport.request(self.to, request.encode(), wait).await?)

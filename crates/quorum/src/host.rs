@@ -1,7 +1,7 @@
 //! The host of all groups of a node.
 
 use crate::bringup::{self, Piece, Received, Receiving};
-use crate::group::GroupId;
+use crate::group::{Address, GroupId};
 use crate::grouplog::{Disk, GroupLog, Limits};
 use crate::guard::{Electorate, Heard};
 use crate::inbox::{Inbox, Origin};
@@ -140,7 +140,9 @@ pub(crate) struct Shared {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) links: Arc<Links>,
     groups: RwLock<BTreeMap<GroupId, Arc<Group>>>,
-    /// Requests that wait for a group to be started.
+    /// Groups that have another address than their number, by address.
+    moved: RwLock<BTreeMap<GroupId, GroupId>>,
+    /// Requests that wait for a group to be started, by its address.
     awaited: Mutex<BTreeMap<GroupId, Vec<oneshot::Sender<Arc<Group>>>>>,
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) news: mpsc::UnboundedSender<News>,
@@ -156,6 +158,7 @@ pub(crate) struct Shared {
 /// A group on this node.
 pub(crate) struct Group {
     pub(crate) id: GroupId,
+    pub(crate) address: Address,
     pub(crate) care: Care,
     pub(crate) host: Weak<Shared>,
     pub(crate) log: Arc<GroupLog>,
@@ -164,7 +167,7 @@ pub(crate) struct Group {
     pub(crate) life: Life,
     pub(crate) inbox: Inbox,
     /// The leader that spoke last.
-    heard: Mutex<Option<Heard>>,
+    pub(crate) heard: Mutex<Option<Heard>>,
     pub(crate) vigil: Mutex<Vigil>,
     /// A checkpoint that another node is sending.
     pub(crate) receiving: Mutex<Option<Receiving>>,
@@ -205,6 +208,7 @@ impl Host {
             transport,
             links: Arc::default(),
             groups: RwLock::default(),
+            moved: RwLock::default(),
             awaited: Mutex::default(),
             alarm: Arc::clone(&alarm),
             news,
@@ -254,6 +258,7 @@ impl Host {
         };
         let (disk, at) = (shared.disk.clone(), Arc::clone(&seat));
         let stream = recovered.stream.unwrap_or_else(|| id.stream());
+        let address = Address::new(recovered.address.unwrap_or(id));
         let log = Arc::new(GroupLog::new(stream, class, disk, at, recovered));
         seat.call(|member| member.opened(Records { log: Arc::clone(&log) }));
         let failed = |error: &dyn fmt::Display| StartError::Failed(id, error.to_string());
@@ -268,6 +273,7 @@ impl Host {
         };
         let group = Arc::new(Group {
             id,
+            address,
             care,
             host: Arc::downgrade(shared),
             log,
@@ -290,7 +296,9 @@ impl Host {
             group.stop().await;
             return Err(error);
         }
-        for waiting in shared.awaited.lock().remove(&id).unwrap_or_default() {
+        let address = group.address.get();
+        shared.moved_to(id, address);
+        for waiting in shared.awaited.lock().remove(&address).unwrap_or_default() {
             drop(waiting.send(Arc::clone(&group)));
         }
         shared.alarm.ring();
@@ -338,6 +346,7 @@ impl Host {
     pub async fn stop(&self, id: GroupId) {
         let group = self.shared.groups.write().remove(&id);
         if let Some(group) = group {
+            self.shared.moved_to(id, id);
             group.stop().await;
         }
     }
@@ -409,7 +418,7 @@ impl Host {
             Message::Append { group, session, number, request } => {
                 let transport = Arc::clone(&self.shared.transport);
                 let origin = Origin { group, from, session, transport };
-                match self.shared.group(group) {
+                match self.shared.at(group) {
                     Some(group) => {
                         // A stream never outlives its connection.
                         if number == 0 {
@@ -427,23 +436,23 @@ impl Host {
                 }
             }
             Message::Appended { group, session, number, result } => {
-                if let Some(group) = self.shared.group(group) {
+                if let Some(group) = self.shared.at(group) {
                     group.on_answer(session, Answer::Appended(number, result));
                 }
             }
             Message::Ended { group, session } => {
-                if let Some(group) = self.shared.group(group) {
+                if let Some(group) = self.shared.at(group) {
                     group.on_answer(session, Answer::Ended);
                 }
             }
             Message::Closed { group, session } => {
-                if let Some(group) = self.shared.group(group) {
+                if let Some(group) = self.shared.at(group) {
                     group.inbox.on_closed(from, session);
                     self.shared.on_silent(&group, from, session);
                 }
             }
             Message::Rests { group, session, term } => {
-                if let Some(group) = self.shared.group(group) {
+                if let Some(group) = self.shared.at(group) {
                     group.inbox.on_closed(from, session);
                     group.on_rest(from, term);
                 }
@@ -493,6 +502,21 @@ impl Shared {
         self.groups.read().get(&id).cloned()
     }
 
+    /// The group that is reached by an address.
+    pub(crate) fn at(&self, address: GroupId) -> Option<Arc<Group>> {
+        let id = self.moved.read().get(&address).copied().unwrap_or(address);
+        self.group(id).filter(|group| group.address.get() == address)
+    }
+
+    /// From now on a group is reached by this address alone.
+    pub(crate) fn moved_to(&self, id: GroupId, address: GroupId) {
+        let mut moved = self.moved.write();
+        moved.retain(|_, group| *group != id);
+        if address != id {
+            moved.insert(address, id);
+        }
+    }
+
     /// From now on the group is there, unless somebody else has started it meanwhile; then this one
     /// was never heard of.
     fn add(&self, group: &Arc<Group>) -> Result<(), StartError> {
@@ -517,12 +541,12 @@ impl Shared {
         self.groups.read().values().cloned().collect()
     }
 
-    /// A group, as soon as it is started.
+    /// A group, as soon as it is started, by its address.
     async fn started(&self, id: GroupId) -> Option<Arc<Group>> {
         let waiting = {
             // Both locks, or the group could be started in between.
             let mut awaited = self.awaited.lock();
-            if let Some(group) = self.group(id) {
+            if let Some(group) = self.at(id) {
                 return Some(group);
             }
             if self.is_closed() {

@@ -110,6 +110,12 @@ impl Inbox {
         self.streams.lock().remove(&(from, session));
     }
 
+    /// What others have under way is of no group that is here any more.
+    pub(crate) fn clear(&self) {
+        self.streams.lock().clear();
+        self.waiting.lock().clear();
+    }
+
     /// A connection is lost, and all its streams with it.
     pub(crate) fn on_down(&self, from: NodeId) {
         self.streams.lock().retain(|(node, _), _| *node != from);

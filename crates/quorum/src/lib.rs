@@ -50,6 +50,7 @@ pub mod recovered;
 pub mod offline;
 
 mod record;
+mod reform;
 
 mod tail;
 

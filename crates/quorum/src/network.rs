@@ -2,7 +2,7 @@
 
 use crate::bringup::Sender;
 use crate::checkpoint::Image;
-use crate::group::GroupId;
+use crate::group::Address;
 use crate::links::Links;
 use crate::member::{RequestError, Transport};
 use crate::rpc::{self, Request};
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// Makes the clients of one group.
 #[derive(Clone)]
 pub(crate) struct Network {
-    pub(crate) group: GroupId,
+    pub(crate) address: Address,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) links: Arc<Links>,
     pub(crate) sessions: Arc<Sessions>,
@@ -41,7 +41,7 @@ pub(crate) struct Network {
 
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").field("group", &self.group).finish_non_exhaustive()
+        f.debug_struct("Network").field("group", &self.address.get()).finish_non_exhaustive()
     }
 }
 
@@ -63,7 +63,7 @@ impl RaftNetworkFactory<Types> for Network {
 
     async fn new_client(&mut self, target: u64, (): &()) -> Client {
         let route = Route {
-            group: self.group,
+            address: self.address.clone(),
             to: NodeId(target),
             transport: Arc::clone(&self.transport),
             links: Arc::clone(&self.links),
@@ -117,7 +117,7 @@ impl NetVote<Types> for Client {
         option: RPCOption,
     ) -> Result<VoteResponse, RPCError<Types>> {
         let term = request.vote.leader_id.term;
-        let request = Request::Vote { group: self.route.group, request };
+        let request = Request::Vote { group: self.route.address.get(), request };
         let answer = self.request(request, &option).await;
         let response = answer
             .and_then(|answer| rpc::decode_vote_response(answer).map_err(|error| network(&error)));
@@ -133,7 +133,7 @@ impl NetVote<Types> for Client {
         request: VoteRequest,
         option: RPCOption,
     ) -> Result<VoteResponse, RPCError<Types>> {
-        let request = Request::PreVote { group: self.route.group, request };
+        let request = Request::PreVote { group: self.route.address.get(), request };
         let answer = self.request(request, &option).await?;
         rpc::decode_vote_response(answer).map_err(|error| network(&error))
     }
@@ -145,7 +145,7 @@ impl NetTransferLeader<Types> for Client {
         request: TransferRequest,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
-        let request = Request::Transfer { group: self.route.group, request };
+        let request = Request::Transfer { group: self.route.address.get(), request };
         self.request(request, &option).await?;
         Ok(Ok(()))
     }

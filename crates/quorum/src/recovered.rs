@@ -3,6 +3,7 @@
 //! Feed it the records of the group's stream in the order of their positions, as the journal's
 //! recovery visits them; it keeps a few bytes per record.
 
+use crate::group::GroupId;
 use crate::record::{EntryKind, Head};
 use crate::types::{LogId, Vote};
 use model::id::{Seq, StreamId};
@@ -27,6 +28,8 @@ pub struct Recovered {
     damage: Option<String>,
     /// Where the records are, if not in the stream of the group's number.
     pub(crate) stream: Option<StreamId>,
+    /// By which number the members know each other, if not by that of the group.
+    pub(crate) address: Option<GroupId>,
 }
 
 /// An entry's record.
@@ -48,6 +51,12 @@ impl Recovered {
     #[must_use]
     pub fn in_stream(self, stream: StreamId) -> Self {
         Self { stream: Some(stream), ..self }
+    }
+
+    /// The same of a group that was made anew, and whose members know each other by this number.
+    #[must_use]
+    pub fn at(self, address: GroupId) -> Self {
+        Self { address: Some(address), ..self }
     }
 
     /// Whether there is no trace of the group.

@@ -10,7 +10,7 @@
 //! A dead follower costs nothing: the session waits, and asks openraft for no request meanwhile.
 //! Ending it with an error at once would make openraft begin the next at once, for ever.
 
-use crate::group::GroupId;
+use crate::group::Address;
 use crate::links::{Link, Links};
 use crate::member::{Boxed, Transport};
 use crate::rpc::Message;
@@ -108,7 +108,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 /// Where appends of a session go.
 #[derive(Clone)]
 pub(crate) struct Route {
-    pub(crate) group: GroupId,
+    pub(crate) address: Address,
     pub(crate) to: NodeId,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) links: Arc<Links>,
@@ -117,7 +117,7 @@ pub(crate) struct Route {
 
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to {}", self.group, self.to)
+        write!(f, "{} to {}", self.address.get(), self.to)
     }
 }
 
@@ -249,7 +249,8 @@ impl<S: Stream<Item = AppendRequest> + Unpin> Session<S> {
             Payload::Blank | Payload::Membership(_) => 0,
         });
         let bytes = bytes.sum();
-        let (group, session, number) = (self.route.group, self.number, self.next);
+        let group = self.route.address.get();
+        let (session, number) = (self.number, self.next);
         let message = Message::Append { group, session, number, request }.encode();
         self.next += 1;
         self.under_way.push_back(bytes);
@@ -299,7 +300,7 @@ impl<S> Drop for Session<S> {
         // Who has heard of this leader by an answer alone hears so that it has stopped.
         let is_over = self.next > 0 && matches!(self.state, State::Over);
         if is_over || matches!(self.state, State::Open(_)) {
-            let (group, session) = (self.route.group, self.number);
+            let (group, session) = (self.route.address.get(), self.number);
             let message = match self.route.sessions.resting.load(Ordering::Acquire) {
                 0 => Message::Closed { group, session },
                 term => Message::Rests { group, session, term },

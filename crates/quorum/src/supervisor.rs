@@ -186,7 +186,7 @@ async fn ask(
         }
     }
     let ask = |(node, asked): (NodeId, Vec<usize>)| {
-        let ids: Vec<GroupId> = asked.iter().map(|at| groups[*at].id).collect();
+        let ids: Vec<GroupId> = asked.iter().map(|at| groups[*at].address.get()).collect();
         let request = Request::Ask { groups: ids }.encode();
         let answer = shared.transport.request(node, request, ANSWER_WAIT);
         async move {
@@ -329,7 +329,7 @@ impl Shared {
         let mut is_news = false;
         let mut behind = Vec::new();
         let mut word = |id: &GroupId| {
-            let Some(group) = self.group(*id) else { return Word::Unknown };
+            let Some(group) = self.at(*id) else { return Word::Unknown };
             let word = self.word(&group);
             if matches!(word, Word::Leads { .. }) && group.lacks(from) {
                 behind.push(Arc::clone(&group));

@@ -17,6 +17,7 @@ pub mod client;
 pub mod cluster;
 pub mod codec;
 pub mod content;
+pub mod ctl;
 pub mod exposition;
 pub mod http;
 pub mod load;

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use journal::op::Op;
+use metadata::objects::member::Stage;
 use model::id::{QueueId, StreamId};
 use parking_lot::Mutex;
 use quorum::group::GroupId;
@@ -81,19 +82,51 @@ impl Berths {
         berth: &Berth,
         then: impl FnOnce() + Send + 'static,
     ) {
-        let Berth { stream, started, .. } = *berth;
+        let Berth { stream, stage, group: address, .. } = *berth;
         let this = self.clone();
         self.in_turn(queue, async move {
-            let recovered = this.take(stream);
-            if started && recovered.is_empty() {
+            let recovered = this.take(stream).at(address);
+            if matches!(stage, Stage::Started | Stage::Sole) && recovered.is_empty() {
                 return this.lose(queue, "its data is gone".into());
+            }
+            if stage == Stage::Lost {
+                return this.lose(queue, "another one is about to take its place".into());
             }
             let group = GroupId::from(queue);
             match this.0.host.start(group, Care::Supervised, member, recovered).await {
-                Ok(()) => then(),
+                Ok(()) => {
+                    if stage == Stage::Sole {
+                        this.go_on_alone(queue, address).await;
+                    }
+                    then();
+                }
                 Err(error) => this.lose(queue, error.to_string()),
             }
         });
+    }
+
+    /// The members of a group know each other by another number; `alone`: and the one that runs here
+    /// has to go on as the only one.
+    pub(crate) fn move_to(&self, queue: QueueId, address: GroupId, alone: bool) {
+        let this = self.clone();
+        self.in_turn(queue, async move {
+            if alone {
+                this.go_on_alone(queue, address).await;
+            } else if let Err(error) = this.0.host.move_to(GroupId::from(queue), address) {
+                tracing::info!(%queue, %error, "a group has another number");
+            }
+        });
+    }
+
+    async fn go_on_alone(&self, queue: QueueId, address: GroupId) {
+        match self.0.host.reform(GroupId::from(queue), address).await {
+            Ok(()) => tracing::warn!(
+                %queue,
+                "a quorum queue goes on with the member of this node alone; what only the others had \
+                 is lost"
+            ),
+            Err(error) => tracing::error!(%queue, %error, "a member cannot go on alone"),
+        }
     }
 
     /// Ends a member, and drops what the journal has in its stream.

@@ -99,6 +99,10 @@ impl Fabric for Cluster {
         });
     }
 
+    fn move_to(&self, queue: QueueId, group: GroupId, alone: bool) {
+        self.berths.move_to(queue, group, alone);
+    }
+
     fn delete(&self, queue: QueueId, stream: StreamId) {
         self.leads.lock().remove(&queue);
         self.bell.leads(queue, false);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  recorded, not started, has a vote and the log   recorded as started, many at once
-//!  recorded, not started, has no vote              brought in, if its node is there
+//!  recorded, started or not, has no vote           brought in, if its node is there
+//!  recorded as lost                                another one comes in its place
 //!  recorded as started, not in the group           its record goes
 //!  in the group, not recorded                      it is taken out
 //! ```
@@ -22,7 +23,9 @@ use quorum::change::Change;
 use quorum::member::Role;
 use quorum::status::Status;
 
-use crate::cluster::members::{Members, name};
+use crate::cluster::changer::{Changer, What, name};
+use crate::cluster::members::Members;
+use crate::cluster::site::Site;
 
 /// How often it looks by itself, and how long it waits for what comes together.
 const LOOK: Duration = Duration::from_secs(5);
@@ -48,25 +51,26 @@ pub(crate) async fn run(members: Arc<Members>) {
         drop(tokio::time::timeout(LOOK, members.cluster.unfinished.notified()).await);
         tokio::time::sleep(GATHER).await;
         if group.proposer.is_available() {
-            pass(&members, look.is_multiple_of(WHOLE)).await;
+            pass(&members.changer, &members.cluster.led(), look.is_multiple_of(WHOLE)).await;
             rest(&members).await;
         }
     }
 }
 
-async fn pass(members: &Arc<Members>, whole: bool) {
+/// Looks at queues that this node leads; `whole`: also at those that seem to be finished.
+pub(crate) async fn pass<S: Site>(changer: &Changer<S>, led: &[QueueId], whole: bool) {
     let mut started = Vec::new();
     let mut rest = Vec::new();
     {
-        let state = members.topology.state();
-        for id in members.cluster.led() {
+        let state = changer.site.state();
+        for id in led.iter().copied() {
             let Some(queue) = state.queue_by_id(id) else { continue };
             let is_finished = queue.members.iter().all(|one| one.stage == Stage::Started);
-            if (is_finished && !whole) || members.is_busy(id) {
+            if (is_finished && !whole) || changer.is_busy(id) {
                 continue;
             }
-            let Ok(status) = members.status(id) else { continue };
-            let mut todo = todo(queue, &status, |node| members.is_up(node));
+            let Ok(status) = changer.status(id) else { continue };
+            let mut todo = todo(queue, &status, |node| changer.site.is_up(node));
             started.append(&mut todo.started);
             if todo != Todo::default() {
                 rest.push(id);
@@ -75,18 +79,18 @@ async fn pass(members: &Arc<Members>, whole: bool) {
     }
     for some in started.chunks(BATCH) {
         let command = Command::MembersStarted(some.to_vec());
-        if let Err(refusal) = members.topology.submit(command).await {
+        if let Err(refusal) = changer.site.submit(command).await {
             tracing::info!(%refusal, "cannot record yet which members have started");
             return;
         }
     }
     // What is recorded may be known here a moment late. Once this is applied, all before it is.
     let barrier = Command::MembersStarted(Vec::new());
-    if rest.is_empty() || members.topology.submit(barrier).await.is_err() {
+    if rest.is_empty() || changer.site.submit(barrier).await.is_err() {
         return;
     }
     for id in rest {
-        finish(members, id).await;
+        finish(changer, id).await;
     }
 }
 
@@ -102,31 +106,31 @@ async fn rest(members: &Arc<Members>) {
 }
 
 /// Does for one queue what there is to do now.
-async fn finish(members: &Members, id: QueueId) {
+async fn finish<S: Site>(changer: &Changer<S>, id: QueueId) {
     let bring_in = {
-        let Some(_turn) = members.turn(id) else { return };
-        let state = members.topology.state();
+        let Some(_turn) = changer.turn(id) else { return };
+        let state = changer.site.state();
         let Some(queue) = state.queue_by_id(id) else { return };
-        let Ok(status) = members.status(id) else { return };
+        let Ok(status) = changer.status(id) else { return };
         let Todo { bring_in, unrecord, take_out, .. } =
-            todo(queue, &status, |node| members.is_up(node));
+            todo(queue, &status, |node| changer.site.is_up(node));
         for node in take_out {
             tracing::warn!(queue = %queue.name, %node, "a member that is not recorded is taken out");
-            if let Err(error) = members.change(id, Change::Remove(node)).await {
+            if let Err(error) = changer.change(id, Change::Remove(node)).await {
                 tracing::warn!(queue = %queue.name, %node, %error, "cannot take out a member");
             }
         }
         for member in unrecord {
             let node = NodeId(member.node);
             tracing::info!(queue = %queue.name, %node, "the record of a former member goes");
-            if let Err(error) = members.unrecord(member).await {
+            if let Err(error) = changer.unrecord(member).await {
                 tracing::warn!(queue = %queue.name, %node, %error, "cannot record that it is gone");
             }
         }
         bring_in
     };
     for node in bring_in {
-        if let Err(error) = members.add_here(id, node).await {
+        if let Err(error) = changer.here(id, node, What::Add).await {
             tracing::info!(queue = %id, %node, %error, "cannot bring in a member yet");
         }
     }
@@ -140,8 +144,16 @@ fn todo(queue: &Queue, status: &Status, is_up: impl Fn(NodeId) -> bool) -> Todo 
     for member in &queue.members {
         let seat = status.members.iter().find(|one| one.node == member.node);
         match (seat, member.stage) {
+            // Whoever told it the log has died before it could give it its vote.
+            (Some(seat), Stage::Started) if !seat.is_voter && is_up(member.node) => {
+                todo.bring_in.push(member.node);
+            }
             (Some(_), Stage::Started) => {}
+            (_, Stage::Lost) if is_up(member.node) => todo.bring_in.push(member.node),
+            (_, Stage::Lost) => {}
             (None, Stage::Started) => todo.unrecord.push(name(queue.id, member)),
+            // It goes on with this one alone; until then nobody else is a stranger.
+            (_, Stage::Sole) if status.members.len() != 1 => return Todo::default(),
             (Some(seat), _) if seat.is_voter => {
                 let leads = status.leader == Some(member.node);
                 if leads || seat.matched.is_some() {
@@ -172,6 +184,7 @@ mod tests {
             node: NodeId(*node),
             stream: StreamId(9),
             stage: *stage,
+            group: 0,
         };
         Queue {
             id: QueueId(9),
@@ -235,6 +248,32 @@ mod tests {
         let found = todo(&queue, &status, |_| true);
         assert_eq!(found.bring_in, [NodeId(2), NodeId(3)]);
         assert!(found.started.is_empty() && found.unrecord.is_empty() && found.take_out.is_empty());
+    }
+
+    #[test]
+    fn who_has_the_log_and_no_vote_gets_it() {
+        use Stage::Started;
+        let queue = queue(&[(1, Started), (2, Started)]);
+        let status = status(&[(1, true, None), (2, false, Some(7))]);
+        let expected = Todo { bring_in: vec![NodeId(2)], ..Todo::default() };
+        assert_eq!(todo(&queue, &status, |_| true), expected);
+        assert_eq!(todo(&queue, &status, |node| node != NodeId(2)), Todo::default());
+    }
+
+    #[test]
+    fn somebody_comes_in_the_place_of_a_lost_member() {
+        use Stage::{Lost, Started};
+        let queue = queue(&[(1, Started), (2, Lost), (3, Started)]);
+        // Whether or not the group has let it go.
+        for status in [
+            status(&[(1, true, None), (2, true, Some(4)), (3, true, Some(7))]),
+            status(&[(1, true, None), (3, true, Some(7))]),
+        ] {
+            let found = todo(&queue, &status, |_| true);
+            let expected = Todo { bring_in: vec![NodeId(2)], ..Todo::default() };
+            assert_eq!(found, expected);
+            assert_eq!(todo(&queue, &status, |node| node != NodeId(2)), Todo::default());
+        }
     }
 
     #[test]

@@ -161,6 +161,7 @@ impl Steward {
         if group.and_then(|group| group.proposer.leader()) != Some(self.cluster.me.node) {
             return;
         }
+        self.remove_former_selves().await;
         let state = self.router.state();
         let unseen = state.nodes().filter(|node| !node.lost);
         self.cluster.wait_for_unseen(unseen.map(|node| Sender { node: node.id, boot: node.boot }));
@@ -169,6 +170,19 @@ impl Steward {
             let ended = Command::NodeEnded { id: node.0, boot };
             if let Err(refusal) = self.topology.submit(ended).await {
                 tracing::warn!(%node, %refusal, "cannot end what lived with a node");
+            }
+        }
+    }
+
+    /// On the leader: takes former selves out of the group whose successors have their vote. Who lets
+    /// a node in does that; but it may have been cut off.
+    async fn remove_former_selves(&self) {
+        let Some(group) = &self.cluster.group else { return };
+        let (voters, learners) = group.proposer.members();
+        for gone in former_selves(&self.router.state(), &voters, &learners) {
+            tracing::info!(node = %gone, "the old self of a node is no member any more");
+            if let Err(error) = self.cluster.host.change(GROUP, Change::Remove(gone)).await {
+                tracing::warn!(node = %gone, %error, "cannot take out the old self of a node");
             }
         }
     }
@@ -189,6 +203,19 @@ impl Steward {
         }
         false
     }
+}
+
+/// Members of the metadata group that were wiped and have a vote again under another number.
+fn former_selves(state: &State, voters: &[NodeId], learners: &[NodeId]) -> Vec<NodeId> {
+    let successor = |name: &Name| {
+        let has_name =
+            |voter: &&NodeId| state.node(**voter).is_some_and(|it| !it.lost && it.name == *name);
+        voters.iter().find(has_name)
+    };
+    let is_former = |member: &&NodeId| {
+        state.node(**member).is_some_and(|known| known.lost && successor(&known.name).is_some())
+    };
+    voters.iter().chain(learners).filter(is_former).copied().collect()
 }
 
 /// Which of the starts that have ended have left something behind. Starts that cannot leave anything
@@ -379,6 +406,25 @@ mod tests {
             starts: Vec::new(),
             zone: None,
         })
+    }
+
+    #[test]
+    fn a_former_self_goes_when_its_successor_votes() {
+        let mut state = State::new();
+        for (id, name) in [(1, "a"), (2, "b"), (3, "c"), (33, "c")] {
+            let (name, address) = (name.into(), String::new());
+            let put = PutNode { id, name, address, role: NodeRole::Full, boot: 1, zone: None };
+            state.apply(Command::PutNode(put)).expect("a node can come");
+        }
+        let former = |voters: &[u64], learners: &[u64]| {
+            let ids = |of: &[u64]| of.iter().copied().map(NodeId).collect::<Vec<_>>();
+            former_selves(&state, &ids(voters), &ids(learners))
+        };
+        assert_eq!(former(&[1, 2, 3, 33], &[]), [NodeId(3)]);
+        assert_eq!(former(&[1, 2, 3], &[33]), [], "it has no vote yet");
+        assert_eq!(former(&[1, 2, 33], &[3]), [NodeId(3)]);
+        assert_eq!(former(&[1, 2, 33], &[]), []);
+        assert_eq!(former(&[1, 2, 3], &[]), []);
     }
 
     #[test]

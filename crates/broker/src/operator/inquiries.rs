@@ -228,6 +228,9 @@ async fn perform(node: &Arc<Node>, question: Inquiry) -> Vec<u8> {
         Inquiry::DeleteMember { queue, node: member, force } => {
             inquiry::encode(&node.members.delete_here(queue, member, force).await)
         }
+        Inquiry::ForceShrink(queue) => {
+            inquiry::encode(&node.members.force_shrink_here(queue).await)
+        }
         Inquiry::Drain => {
             let drained = maintenance::drain(node).await;
             inquiry::encode(&drained.map_err(|refusal| refusal.text))

@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use metadata::objects::member::Stage;
 use model::id::{NodeId, QueueId, StreamId};
 use model::time::Millis;
+use quorum::group::GroupId;
 use quorum::member::Member;
 
 use crate::replicated::client::Leader;
@@ -44,6 +46,10 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     /// Starts this node's member of a queue's group, after what was asked for this queue before.
     fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth);
 
+    /// The members know each other by another number; `alone`: and this node's has to go on as the
+    /// only one.
+    fn move_to(&self, queue: QueueId, group: GroupId, alone: bool);
+
     /// A queue is gone.
     fn forget(&self, _queue: QueueId) {}
 
@@ -56,8 +62,10 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct Berth {
     /// Where its records are.
     pub(crate) stream: StreamId,
-    /// It has been a member already: without data it must not start.
-    pub(crate) started: bool,
+    /// How far it has come: who has been a member already must not start without data.
+    pub(crate) stage: Stage,
+    /// By which number the members know each other.
+    pub(crate) group: GroupId,
     /// If the group has never been founded, the first of them who is there does it.
     pub(crate) founders: Vec<NodeId>,
 }

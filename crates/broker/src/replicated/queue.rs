@@ -7,9 +7,10 @@ use std::sync::Arc;
 use amqp::request::{Flow, Unsettled};
 use bytes::Bytes;
 use metadata::objects::member::{Member, Stage};
-use model::id::{ConnectionId, ConsumerId, NodeId, Seq, StreamId};
+use model::id::{ConnectionId, ConsumerId, NodeId, QueueId, Seq, StreamId};
 use model::message::Message;
 use model::time::{Millis, Timestamp};
+use quorum::group::GroupId;
 use quorum::member::{Body, Committed, Role};
 use quorum::records::Records;
 use tokio::sync::oneshot;
@@ -240,10 +241,16 @@ impl ClusterQueue {
     pub(crate) fn configure(&mut self, desk: &mut Desk, profile: Profile) {
         let member = profile.member(desk.fabric.me().node);
         let stream = self.replica.as_ref().map(Replica::stream);
+        let before = self.profile.member(desk.fabric.me().node).map(|member| member.group);
         self.profile = profile;
         if stream != member.map(|member| member.stream) {
             self.leave(desk);
             self.replica = member.map(|member| start(desk, &self.profile, member));
+        } else if let Some(member) = member
+            && before != Some(member.group)
+        {
+            let (id, alone) = (self.profile.id, member.stage == Stage::Sole);
+            desk.fabric.move_to(id, address(id, &member), alone);
         }
         if let Some(replica) = &mut self.replica {
             replica.configure(&self.profile);
@@ -597,14 +604,19 @@ impl ClusterQueue {
     }
 }
 
+/// By which number the members of a queue's group know each other.
+fn address(queue: QueueId, member: &Member) -> GroupId {
+    if member.group == 0 { queue.into() } else { GroupId(member.group) }
+}
+
 /// Starts this node's member of a queue.
 fn start(desk: &Desk, profile: &Profile, member: Member) -> Replica {
-    let (queue, stream) = (profile.id, member.stream);
+    let (queue, stream, group) = (profile.id, member.stream, address(profile.id, &member));
     let containers = Arc::default();
     let shards = Arc::clone(&desk.shards);
-    let started = member.stage == Stage::Started;
+    let stage = member.stage;
     let member = QueueMember::new(queue, stream, shards, Arc::clone(&containers));
-    let berth = Berth { stream, started, founders: profile.founders() };
+    let berth = Berth { stream, stage, group, founders: profile.founders() };
     desk.fabric.start(queue, Arc::new(member), berth);
     Replica::new(stream, containers)
 }

@@ -207,6 +207,7 @@ fn started(members: &[(u64, u64)]) -> Vec<Member> {
         node: NodeId(*node),
         stream: StreamId(*stream),
         stage: Stage::Started,
+        group: 0,
     };
     members.iter().map(member).collect()
 }
@@ -275,4 +276,56 @@ async fn a_member_whose_data_is_gone_does_not_start_and_is_replaced() {
     let client = net.nodes()[index].client();
     assert_eq!(client.consume(QUEUE, ConsumerId(3), Flow::Prefetch(0)).await, Consumed::Done);
     assert_eq!(texts(&client.events(30).await), numbers(0..30));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_goes_on_with_one_member_is_not_joined_by_those_that_come_back() {
+    let mut net = Net::new(3);
+    net.declare(QUEUE).await;
+    publish(&net.nodes()[0], 0..20).await;
+    let first = net.leader(QUEUE).await.me.node;
+    let index = net.nodes().iter().position(|node| node.me.node != first).unwrap();
+    let sole = net.nodes()[index].me.node;
+    net.caught_up(QUEUE, sole).await;
+    let own = QUEUE.0;
+    let all = started(&[(1, own), (2, own), (3, own)]);
+    net.record(QUEUE, &all);
+    let gone: Vec<NodeId> = (1..=3).map(NodeId).filter(|node| *node != sole).collect();
+    for node in &gone {
+        net.kill(*node).await;
+    }
+    let with = |stage| Member { node: sole, stream: StreamId(own), stage, group: 700 };
+    net.record(QUEUE, &[with(Stage::Sole)]);
+    net.nodes()[index].leads(QUEUE, &[sole]).await;
+    publish(&net.nodes()[index], 20..30).await;
+
+    // The others come back, a majority of what they know, and have not heard of it.
+    net.stale(QUEUE, &all);
+    for node in &gone {
+        let at = net.nodes().iter().position(|one| one.me.node == *node).unwrap();
+        net.restart(at).await;
+    }
+    net.nodes()[index].leads(QUEUE, &[sole]).await;
+    publish(&net.nodes()[index], 30..40).await;
+    net.nodes()[index].leads(QUEUE, &[sole]).await;
+
+    // It starts again, by a record that is older than what it did, and then hears of that.
+    net.restart(index).await;
+    net.nodes()[index].leads(QUEUE, &[sole]).await;
+    net.record(QUEUE, &[with(Stage::Started)]);
+    net.nodes()[index].leads(QUEUE, &[sole]).await;
+    for node in &gone {
+        let at = net.nodes().iter().position(|one| one.me.node == *node).unwrap();
+        net.nodes()[at].has_member(QUEUE, false).await;
+        net.nodes()[at].has_stream(StreamId(own), false).await;
+    }
+    // One of them comes in anew.
+    let fresh = Member { group: 700, ..Member::unstarted(StreamId(701), gone[0]) };
+    net.record(QUEUE, &[with(Stage::Started), fresh]);
+    net.change(QUEUE, Change::AddLearner(gone[0])).await;
+    net.caught_up(QUEUE, gone[0]).await;
+    net.change(QUEUE, Change::Promote(gone[0])).await;
+    let client = net.nodes()[index].client();
+    assert_eq!(client.consume(QUEUE, ConsumerId(3), Flow::Prefetch(0)).await, Consumed::Done);
+    assert_eq!(texts(&client.events(40).await), numbers(0..40));
 }

@@ -40,7 +40,8 @@ pub(super) async fn revive<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<A
 }
 
 /// `DELETE /nodes/NODE`: first its members of quorum queues go, then the node. With `"force": true`
-/// also what only it has.
+/// also what only it has. With `"keep_members": true` the members stay where they are, dangling, for
+/// reconciliation or for whoever takes them out later.
 pub(super) async fn forget<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.administrator()?;
     let nodes = replicas::incarnations(call, name)?;
@@ -75,7 +76,10 @@ pub(super) async fn forget<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<A
         );
         return Err(Failure::precondition_failed(reason));
     }
-    let rows = replicas::shrink_all(call, &nodes, false).await;
+    let rows = match call.body.flag("keep_members", false)? {
+        true => json!([]),
+        false => replicas::shrink_all(call, &nodes, false).await,
+    };
     let is_error = |row: &&Value| row["result"] != "ok" && !(force && is_last(row));
     let failed = rows.as_array().into_iter().flatten().filter(is_error).count();
     if failed > 0 {

@@ -119,6 +119,10 @@ pub(super) async fn dispatch<N: Node>(
         (R::QuorumGrow(node), Post) => replicas::grow(call, node).await,
         (R::QuorumGrowToCount, Post) => replicas::grow_to_count(call).await,
         (R::QuorumShrink(node), Delete) => replicas::shrink(call, node).await,
+        (R::QuorumForceShrink(vhost, name), Post) => {
+            replicas::force_shrink(call, vhost, name).await
+        }
+        (R::QuorumForceShrinkAll(node), Post) => replicas::force_shrink_all(call, node).await,
         (R::Bindings(vhost), Get) => bindings::list(call, vhost.as_deref()),
         (R::BindingsBetween(ends), Get) => bindings::between(call, ends),
         (R::BindingsBetween(ends), Post) => bindings::post(call, ends).await,

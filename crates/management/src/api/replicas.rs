@@ -161,6 +161,48 @@ pub(super) async fn shrink_all<N: Node>(
     perform(work).await
 }
 
+/// `POST /queues/quorum/VHOST/NAME/replicas/force-shrink` with `{"node": NODE, "force": true}`: the
+/// queue, whose majority is gone for good, goes on with the member there alone.
+pub(super) async fn force_shrink<N: Node>(
+    call: &Call<'_, N>,
+    vhost: &str,
+    name: &str,
+) -> Outcome<Answer> {
+    allowed(call)?;
+    let queue = quorum::find(call, vhost, name)?;
+    let node = node(call, &call.body.text("node")?)?;
+    confirmed(call)?;
+    call.node.force_shrink(queue.id, node).await.map_err(failure)?;
+    Ok(Answer::Done)
+}
+
+/// `POST /queues/quorum/replicas/on/NODE/force-shrink` with `"force": true` and perhaps
+/// `vhost_pattern` and `queue_pattern`: the same for all queues that match and have a member there;
+/// one row for each.
+pub(super) async fn force_shrink_all<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    allowed(call)?;
+    let node = node(call, name)?;
+    let queues = matching(call)?;
+    confirmed(call)?;
+    let mut work: Vec<Work<'_>> = Vec::new();
+    for queue in queues.into_iter().filter(|queue| queue.member(node).is_some()) {
+        work.push(Box::pin(
+            async move { row(queue, &call.node.force_shrink(queue.id, node).await) },
+        ));
+    }
+    Ok(Answer::Json(perform(work).await))
+}
+
+/// What may lose messages has to be asked for twice.
+fn confirmed<N: Node>(call: &Call<'_, N>) -> Outcome<()> {
+    if call.body.flag("force", false)? {
+        return Ok(());
+    }
+    Err(Failure::bad_request(
+        "messages that only the other members have are lost: force must be true",
+    ))
+}
+
 /// What is done with one queue; gives its row.
 type Work<'a> = Pin<Box<dyn Future<Output = Value> + Send + 'a>>;
 

@@ -159,6 +159,10 @@ pub enum Resource {
     QuorumGrowToCount,
     /// `/queues/quorum/replicas/on/NODE/shrink`
     QuorumShrink(String),
+    /// `/queues/quorum/VHOST/NAME/replicas/force-shrink`
+    QuorumForceShrink(String, String),
+    /// `/queues/quorum/replicas/on/NODE/force-shrink`
+    QuorumForceShrinkAll(String),
     /// `/queues/quorum/VHOST/NAME/leader`
     QuorumLeader(String, String),
     /// `/queues/quorum/VHOST/NAME/plan`
@@ -280,6 +284,12 @@ impl Resource {
             ["queues", "quorum", "replicas", "grow"] => Self::QuorumGrowToCount,
             ["queues", "quorum", "replicas", "on", _, "grow"] => Self::QuorumGrow(text(4)),
             ["queues", "quorum", "replicas", "on", _, "shrink"] => Self::QuorumShrink(text(4)),
+            ["queues", "quorum", "replicas", "on", _, "force-shrink"] => {
+                Self::QuorumForceShrinkAll(text(4))
+            }
+            ["queues", "quorum", _, _, "replicas", "force-shrink"] => {
+                Self::QuorumForceShrink(vhost(2), text(3))
+            }
             ["queues", "quorum", _, _, "replicas", "add"] => {
                 Self::QuorumAddMember(vhost(2), text(3))
             }
@@ -374,6 +384,8 @@ impl Resource {
             | Self::QuorumAddMember(..)
             | Self::QuorumGrow(_)
             | Self::QuorumGrowToCount
+            | Self::QuorumForceShrink(..)
+            | Self::QuorumForceShrinkAll(_)
             | Self::NodeDrain(_)
             | Self::NodeRevive(_)
             | Self::Rebalance

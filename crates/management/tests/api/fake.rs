@@ -548,6 +548,16 @@ impl Node for Fake {
         Ok(Changed { changed: added.created, size })
     }
 
+    async fn force_shrink(&self, queue: QueueId, node: NodeId) -> Change {
+        let found = self.state().queue_by_id(queue).map(Arc::clone).ok_or(MemberError::NotFound)?;
+        let Some(member) = found.member(node) else { return Err(MemberError::NoLocalMember) };
+        let stream = member.stream.0;
+        let name = MemberName { queue: SerialQueueId(queue), node: node.0, stream };
+        self.apply(Command::MembersStarted(vec![name])).expect("it is one");
+        self.apply(Command::Reform(name)).expect("it has started");
+        Ok(Changed { changed: true, size: 1 })
+    }
+
     async fn delete_member(&self, queue: QueueId, node: NodeId, force: bool) -> Change {
         let found = self.state().queue_by_id(queue).map(Arc::clone).ok_or(MemberError::NotFound)?;
         let Some(member) = found.member(node) else {

@@ -53,17 +53,15 @@ fn a_policy_that_is_set_and_cleared_grows_and_leaves() {
     assert_eq!(sizes(&desired(0), world).0, [5], "cleared");
 }
 
-// BM-18
 #[test]
-fn a_lower_target_never_shrinks() {
+fn bm_18_a_lower_target_never_shrinks() {
     for target in 0..5 {
         assert_eq!(sizes(&removing(target), observed(5, &[1, 2, 3, 4, 5])).0, [5]);
     }
 }
 
-// BM-1
 #[test]
-fn the_argument_is_a_number_among_others() {
+fn bm_1_the_argument_is_a_number_among_others() {
     for nodes in [5, 10] {
         for at in 0..4 {
             let mut target = Target::default();
@@ -83,25 +81,22 @@ fn the_argument_is_a_number_among_others() {
     }
 }
 
-// BM-9
 #[test]
-fn a_target_of_zero_says_nothing() {
+fn bm_9_a_target_of_zero_says_nothing() {
     let zero = Target { policy: Some(0), argument: Some(0), ..Target::default() };
     let desired = Desired { target: zero, ..desired(0) };
     let found = plan(&desired, &observed(5, &[1]));
     assert!(found.step.is_none() && found.refusals.is_empty() && found.is_settled());
 }
 
-// BM-3
 #[test]
-fn an_offline_member_blocks_growth_and_is_named() {
+fn bm_3_an_offline_member_blocks_growth_and_is_named() {
     let world = down(observed(5, &[1, 2, 3]), &[2]);
     assert_eq!(refused(&desired(5), &world), ["none is added while the member on n2 does not run"]);
 }
 
-// BM-6
 #[test]
-fn a_list_of_nodes_that_could_not_be_read_removes_nobody() {
+fn bm_6_a_list_of_nodes_that_could_not_be_read_removes_nobody() {
     let mut world = observed(3, &[1, 2, 3]);
     world.nodes = [].into();
     assert_eq!(refused(&removing(3), &world), ["the nodes of the cluster are not known yet"]);
@@ -111,9 +106,9 @@ fn a_list_of_nodes_that_could_not_be_read_removes_nobody() {
     assert_eq!(refused(&removing(3), &world), [said]);
 }
 
-// BM-5, A14.5.2
+// A14.5.2
 #[test]
-fn who_does_not_lead_does_nothing_and_asks_again_if_it_is_not_sure() {
+fn bm_5_who_does_not_lead_does_nothing_and_asks_again_if_it_is_not_sure() {
     let world = forgotten(observed(5, &[1, 2, 3]), &[3]);
     let elsewhere =
         Observed { leadership: Leadership::Elsewhere(Some(NodeId(2))), ..world.clone() };
@@ -123,9 +118,9 @@ fn who_does_not_lead_does_nothing_and_asks_again_if_it_is_not_sure() {
     assert!(!plan(&removing(3), &unsure).is_settled());
 }
 
-// BM-8, A14.7: the node was stopped, wiped and joined again under its name, and not forgotten.
+// A14.7: the node was stopped, wiped and joined again under its name, and not forgotten.
 #[test]
-fn a_wiped_node_gets_new_members_without_auto_remove_and_without_a_target() {
+fn bm_8_a_wiped_node_gets_new_members_without_auto_remove_and_without_a_target() {
     let world = wiped(observed(3, &[1, 2, 3]), 3, 30);
     let step = "replace the member 0000000000000003 of n3 by 000000000000001e: \
                 the node lost the member's data";
@@ -203,9 +198,8 @@ fn a_member_that_could_not_be_started_is_added_when_its_node_is_there() {
     assert_eq!(sizes(&removing(0), forgotten(world, &[3])).0, [2]);
 }
 
-// BM-12
 #[test]
-fn a_member_without_a_vote_is_waited_for() {
+fn bm_12_a_member_without_a_vote_is_waited_for() {
     let mut world = observed(5, &[1, 2, 3]);
     change(&mut world, 3, |member| {
         member.is_voter = false;
@@ -217,9 +211,8 @@ fn a_member_without_a_vote_is_waited_for() {
     assert!(plan(&desired(3), &world).is_below_target(), "it does not count yet");
 }
 
-// BM-14
 #[test]
-fn a_removal_never_takes_the_majority() {
+fn bm_14_a_removal_never_takes_the_majority() {
     // Five members, one forgotten, two down: the last two and the leader are three of five; without
     // the forgotten one three of four would be wanted, and two of them run.
     let world = forgotten(down(observed(5, &[1, 2, 3, 4, 5]), &[3, 4]), &[5]);
@@ -229,9 +222,8 @@ fn a_removal_never_takes_the_majority() {
     );
 }
 
-// BM-15
 #[test]
-fn another_node_is_tried_when_one_has_failed() {
+fn bm_15_another_node_is_tried_when_one_has_failed() {
     let mut world = observed(4, &[1, 2]);
     let first = next(&desired(3), &world).unwrap();
     let (tried, other) = if first.contains("n3") { (3, 4) } else { (4, 3) };

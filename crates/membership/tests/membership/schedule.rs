@@ -144,9 +144,8 @@ fn a_trigger_brings_the_pass_nearer_and_further_ones_put_it_off() {
     assert_eq!(bench.look(&settled()), [0, 1]);
 }
 
-// BM-7
 #[test]
-fn a_steady_stream_of_triggers_does_not_put_it_off_for_ever() {
+fn bm_7_a_steady_stream_of_triggers_does_not_put_it_off_for_ever() {
     let mut bench = Bench::calm(1);
     let began = bench.now;
     while bench.order().is_none() {
@@ -157,9 +156,8 @@ fn a_steady_stream_of_triggers_does_not_put_it_off_for_ever() {
     assert_eq!(bench.now, began + PATIENCE * TRIGGER);
 }
 
-// BM-10
 #[test]
-fn one_timer_has_one_pass() {
+fn bm_10_one_timer_has_one_pass() {
     let mut bench = Bench::calm(1);
     for _ in 0..5 {
         bench.on(Event::Trigger);
@@ -235,9 +233,8 @@ fn a_queue_whose_step_runs_is_left_alone() {
     assert_eq!(bench.look(&settled()), [0]);
 }
 
-// BM-15
 #[test]
-fn failures_wait_longer_each_time_and_the_node_is_passed_over() {
+fn bm_15_failures_wait_longer_each_time_and_the_node_is_passed_over() {
     let mut bench = Bench::calm(2);
     bench.on(Event::Touched(QueueId(1)));
     bench.wait();
@@ -311,7 +308,7 @@ fn switched_off_it_does_nothing_and_switched_on_it_looks_at_all() {
 }
 
 #[test]
-fn a_queue_that_goes_while_something_is_done_for_it_is_no_matter() {
+fn bm_16_a_queue_that_goes_while_something_is_done_for_it_is_no_matter() {
     let mut bench = Bench::calm(1);
     bench.on(Event::Now);
     assert_eq!(bench.examine(&lacking()), Some(0));

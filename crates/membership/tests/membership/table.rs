@@ -106,7 +106,7 @@ fn a_forgotten_node_is_removed_with_auto_remove() {
 }
 
 #[test]
-fn a_forgotten_node_stops_growth_without_auto_remove() {
+fn bm_13_a_forgotten_node_stops_growth_without_auto_remove() {
     let said = "the member on n3 dangles: the node has left the cluster, and auto_remove is off";
     let world = forgotten(observed(5, &[1, 2, 3]), &[3]);
     check(&desired(3), world.clone(), &[3], &[said]);

@@ -35,7 +35,7 @@ impl State {
             }
             Some(_) => {}
         }
-        if queue.member(node).is_some() {
+        if queue.member(node).is_some_and(|member| member.stage != Stage::Lost) {
             out.queue = Some(queue);
             return Ok(());
         }
@@ -44,7 +44,11 @@ impl State {
         self.last_queue += 1;
         out.records.push(record::put(&Record::LastQueue(QueueId(self.last_queue))));
         let mut changed = Queue::clone(&queue);
-        changed.members.push(Member::unstarted(StreamId(self.last_queue), node));
+        changed.members.retain(|member| member.node != node);
+        // All members know each other by the same number.
+        let group = queue.members.first().map_or(0, |member| member.group);
+        let member = Member::unstarted(StreamId(self.last_queue), node);
+        changed.members.push(Member { group, ..member });
         out.created = true;
         out.queue = Some(self.change_members(changed, out));
         Ok(())
@@ -53,7 +57,8 @@ impl State {
     pub(super) fn members_started(&mut self, started: &[MemberName], out: &mut Outcome) {
         for name in started {
             let Some(queue) = self.queue_by_id(name.queue.0) else { continue };
-            if !queue.members.iter().any(|one| is(one, name) && one.stage != Stage::Started) {
+            let has_begun = |one: &Member| is(one, name) && is_begun(one);
+            if !queue.members.iter().any(has_begun) {
                 continue;
             }
             let mut changed = Queue::clone(queue);
@@ -65,6 +70,42 @@ impl State {
             settle(&mut changed);
             self.change_members(changed, out);
         }
+    }
+
+    pub(super) fn member_lost(&mut self, name: MemberName, out: &mut Outcome) {
+        let Some(queue) = self.queue_by_id(name.queue.0) else { return };
+        let mut changed = Queue::clone(queue);
+        let had_started = |one: &&mut Member| is(one, &name) && one.stage == Stage::Started;
+        let Some(member) = changed.members.iter_mut().find(had_started) else { return };
+        member.stage = Stage::Lost;
+        self.change_members(changed, out);
+    }
+
+    pub(super) fn reform(&mut self, name: MemberName, out: &mut Outcome) -> Result<(), Refusal> {
+        let queue = self.queue_by_id(name.queue.0).map(Arc::clone);
+        let queue = queue.ok_or_else(|| Refusal::not_found(format!("no {}", name.queue.0)))?;
+        let member = queue.members.iter().find(|one| is(one, &name)).copied();
+        let member = member.ok_or_else(|| {
+            Refusal::not_found(format!("node {} has no member of {}", name.node, name.queue.0))
+        })?;
+        if !matches!(member.stage, Stage::Started | Stage::Sole) {
+            return Err(Refusal::precondition(format!(
+                "the member of {} on node {} has nothing to go on with",
+                name.queue.0, name.node
+            )));
+        }
+        if member.stage == Stage::Sole && queue.members.len() == 1 {
+            out.queue = Some(queue);
+            return Ok(());
+        }
+        // From the counter that queues and streams have theirs from, so nobody else has it.
+        self.last_queue += 1;
+        out.records.push(record::put(&Record::LastQueue(QueueId(self.last_queue))));
+        let mut changed = Queue::clone(&queue);
+        changed.members = vec![Member { stage: Stage::Sole, group: self.last_queue, ..member }];
+        out.created = true;
+        out.queue = Some(self.change_members(changed, out));
+        Ok(())
     }
 
     pub(super) fn remove_member(&mut self, name: MemberName, out: &mut Outcome) {
@@ -88,6 +129,11 @@ impl State {
         }
         queue
     }
+}
+
+/// Whether it has yet to be recorded as started.
+fn is_begun(member: &Member) -> bool {
+    matches!(member.stage, Stage::Founding | Stage::Unstarted | Stage::Sole)
 }
 
 fn is(member: &Member, name: &MemberName) -> bool {
@@ -182,6 +228,61 @@ mod tests {
         // A new queue does not get the number of a stream.
         let next = state.apply(Command::DeclareQueue(queue("next"))).unwrap().queue.unwrap();
         assert_eq!(next.id.0, third + 2);
+    }
+
+    #[test]
+    fn a_lost_member_is_recorded_until_its_successor_is() {
+        let (mut state, id) = cluster();
+        let own = id.0;
+        let lost = |node, stream| Command::MemberLost(name(id, node, stream));
+        state.apply(lost(1, own)).unwrap();
+        assert_eq!(stages(&state, id)[0].2, Stage::Founding, "it has not started");
+        state.apply(Command::MembersStarted(vec![name(id, 1, own)])).unwrap();
+        state.apply(lost(1, own + 9)).unwrap();
+        assert_eq!(stages(&state, id)[0].2, Stage::Started, "that is somebody else");
+        state.apply(lost(1, own)).unwrap();
+        assert_eq!(stages(&state, id)[0], (1, own, Stage::Lost));
+        let founders = crate::objects::member::founders(&state.queue_by_id(id).unwrap().members);
+        assert_eq!(founders, []);
+        // It does not come back to life, and gives way to another one on its node.
+        state.apply(Command::MembersStarted(vec![name(id, 1, own)])).unwrap();
+        assert_eq!(stages(&state, id)[0].2, Stage::Lost);
+        let add = Command::AddMember { queue: SerialQueueId(id), node: 1 };
+        assert!(state.apply(add.clone()).unwrap().created);
+        let next = own + 1;
+        assert_eq!(stages(&state, id), [(2, own, Stage::Unstarted), (1, next, Stage::Unstarted)]);
+        assert!(!state.apply(add).unwrap().created);
+        state.apply(lost(1, own)).unwrap();
+        assert_eq!(stages(&state, id)[1], (1, next, Stage::Unstarted), "said too late");
+    }
+
+    #[test]
+    fn a_group_that_goes_on_with_one_member_has_another_number() {
+        let (mut state, id) = cluster();
+        let own = id.0;
+        let reform = |node, stream| Command::Reform(name(id, node, stream));
+        assert!(state.refused(reform(1, own)).text.contains("nothing to go on with"));
+        assert!(state.refused(reform(3, own)).text.contains("has no member"));
+        assert!(state.refused(Command::Reform(name(QueueId(999), 1, 1))).text.contains("no queue"));
+        state.apply(Command::MembersStarted(vec![name(id, 1, own), name(id, 2, own)])).unwrap();
+        let outcome = state.apply(reform(2, own)).unwrap();
+        assert!(outcome.created && outcome.queues_changed == [id]);
+        assert_eq!(stages(&state, id), [(2, own, Stage::Sole)]);
+        let group = |state: &State| -> Vec<u64> {
+            state.queue_by_id(id).unwrap().members.iter().map(|one| one.group).collect()
+        };
+        assert_eq!(group(&state), [own + 1]);
+        assert!(!state.apply(reform(2, own)).unwrap().created, "it is so already");
+        let founders = crate::objects::member::founders(&state.queue_by_id(id).unwrap().members);
+        assert_eq!(founders, []);
+        state.apply(Command::MembersStarted(vec![name(id, 2, own)])).unwrap();
+        // Who comes later is of the new group.
+        state.apply(Command::AddMember { queue: SerialQueueId(id), node: 1 }).unwrap();
+        assert_eq!(stages(&state, id), [(2, own, Stage::Started), (1, own + 2, Stage::Unstarted)]);
+        assert_eq!(group(&state), [own + 1, own + 1]);
+        // It may happen a second time.
+        state.apply(reform(2, own)).unwrap();
+        assert_eq!(group(&state), [own + 3]);
     }
 
     #[test]

@@ -105,13 +105,14 @@ impl Group {
         let (id, log, seat) = (self.id, Arc::clone(&self.log), Arc::clone(&self.seat));
         let sessions = Arc::new(Sessions::default());
         let transport = Arc::clone(&shared.transport);
+        let address = self.address.clone();
         let network = Network {
-            group: id,
+            address: address.clone(),
             transport: Arc::clone(&transport),
             links: Arc::clone(&shared.links),
             sessions: Arc::clone(&sessions),
             seat: Arc::clone(&seat),
-            sender: Sender { group: id, transport, log: Arc::clone(&log), seat: Arc::clone(&seat) },
+            sender: Sender { address, transport, log: Arc::clone(&log), seat: Arc::clone(&seat) },
         };
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let (alive, over) = oneshot::channel();
@@ -285,7 +286,7 @@ impl Group {
 
     fn say_farewell(&self, summary: &Summary) {
         let (Some(shared), Some(_)) = (self.host.upgrade(), self.seat.leading()) else { return };
-        let message = Message::Closed { group: self.id, session: 0 }.encode();
+        let message = Message::Closed { group: self.address.get(), session: 0 }.encode();
         for (node, _) in &summary.matched {
             if *node != shared.options.me {
                 // Who is not connected hears this node no more anyway.

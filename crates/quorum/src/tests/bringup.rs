@@ -2,7 +2,7 @@
 
 use crate::bringup::{Piece, SendError, Sender};
 use crate::checkpoint::Image;
-use crate::group::GroupId;
+use crate::group::{Address, GroupId};
 use crate::grouplog::{Disk, GroupLog};
 use crate::member::{
     Body, BodyPlace, Boxed, Committed, Member, NotConnected, RequestError, Role, Transport,
@@ -98,7 +98,8 @@ async fn sent(places: Vec<Vec<(u64, BodyPlace)>>) -> (Result<(), SendError>, Vec
         |name: u64| (Head::Carried { name }, Payload::Bytes(Bytes::from(format!("body {name}"))));
     log.carry(Class::Vital, vec![record(1), record(2)]);
     let taker = Arc::new(Taker::default());
-    let sender = Sender { group: GROUP, transport: Arc::clone(&taker) as _, log, seat };
+    let sender =
+        Sender { address: Address::new(GROUP), transport: Arc::clone(&taker) as _, log, seat };
     let image = Image::Own { state: Bytes::from("state") };
     let snapshot = Snapshot { meta: SnapshotMeta::default(), snapshot: image };
     let sent = sender.send(node(2), vote(1, 1, true), snapshot).await.map(drop);

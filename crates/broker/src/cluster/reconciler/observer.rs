@@ -10,11 +10,12 @@ use metadata::objects::node::NodeRole;
 use metadata::state::State;
 use model::id::{NodeId, QueueId};
 use model::time::{Millis, Timestamp};
-use quorum::group::GroupId;
 use quorum::member::Role;
 use quorum::status::{MemberStatus, Status};
 
 use crate::cluster::reconciler::Reconciler;
+use crate::cluster::site::Site;
+use crate::config::reconciliation::Reconciliation;
 use crate::shard;
 
 /// How long the numbers of members of all queues are used before they are counted again.
@@ -80,7 +81,9 @@ impl Observer {
                 .find(|other| !other.lost && other.name == known.name)
                 .map(|other| other.id)
         });
-        let says = self.lost.get(&member.node).is_some_and(|lost| lost.contains(&queue));
+        let recorded = state.queue_by_id(queue).and_then(|queue| queue.member(member.node));
+        let says = self.lost.get(&member.node).is_some_and(|lost| lost.contains(&queue))
+            || recorded.is_some_and(|recorded| recorded.stage == Stage::Lost);
         let now = replaced_by.or(says.then_some(member.node));
         Member {
             node: member.node,
@@ -92,44 +95,70 @@ impl Observer {
     }
 }
 
-impl Reconciler {
+/// What is not seen but known.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) now: Timestamp,
+    pub(crate) settings: Reconciliation,
+    /// This node changes the members, or finishes what was left half done.
+    pub(crate) is_busy: bool,
+    /// Nodes that are passed over.
+    pub(crate) avoided: Vec<NodeId>,
+}
+
+impl Observer {
     /// A queue as this node sees it; `None` if there is none, or this node has no member.
-    pub(crate) fn observe(&self, id: QueueId) -> Option<(Desired, Observed)> {
-        let state = self.topology.state();
+    pub(crate) fn observe(
+        &mut self,
+        site: &impl Site,
+        id: QueueId,
+        known: Known,
+    ) -> Option<(Desired, Observed)> {
+        let state = site.state();
         let queue = state.queue_by_id(id)?;
-        let status = self.cluster.host.status(GroupId::from(id))?;
+        let status = site.status(id)?;
         let said = state.target_size(queue);
-        let desired = self.settings().desired(Target {
+        let desired = known.settings.desired(Target {
             configured: 0,
             policy: said.policy,
             operator_policy: said.operator_policy,
             argument: said.argument,
         });
-        let now = shard::now();
-        let mut observer = self.observer.lock();
-        observer.count(now, &state);
-        let nodes = observer.nodes(&state, |node| self.members.is_up(node));
-        let members = status.members.iter().map(|member| observer.member(&state, id, member));
+        self.count(known.now, &state);
+        let nodes = self.nodes(&state, |node| site.is_up(node));
+        let members = status.members.iter().map(|member| self.member(&state, id, member));
         let members: Vec<Member> = members.collect();
-        drop(observer);
         let unstarted = queue.members.iter().filter(|member| {
             let is_member = members.iter().any(|one| one.node == member.node);
-            member.stage == Stage::Unstarted && !is_member
+            matches!(member.stage, Stage::Unstarted | Stage::Lost) && !is_member
         });
         let observed = Observed {
             queue: id,
-            me: self.cluster.me.node,
+            me: site.me(),
             leadership: leadership(&status),
             nodes: nodes.into(),
             unstarted: unstarted.map(|member| member.node).collect(),
             members,
-            // Somebody else changes them, or finishes what was left half done.
-            is_changing: status.is_changing || self.members.is_busy(id),
+            is_changing: status.is_changing || known.is_busy,
             last: status.last.unwrap_or(0),
             log_bytes: status.log_bytes,
-            avoided: self.scheduler.lock().avoided(now, id),
+            avoided: known.avoided,
         };
         Some((desired, observed))
+    }
+}
+
+impl Reconciler {
+    /// A queue as this node sees it; `None` if there is none, or this node has no member.
+    pub(crate) fn observe(&self, id: QueueId) -> Option<(Desired, Observed)> {
+        let now = shard::now();
+        let known = Known {
+            now,
+            settings: self.settings(),
+            is_busy: self.members.is_busy(id),
+            avoided: self.scheduler.lock().avoided(now, id),
+        };
+        self.observer.lock().observe(&self.members.changer.site, id, known)
     }
 }
 

@@ -341,6 +341,17 @@ impl Fabric for Seat {
         });
     }
 
+    fn move_to(&self, queue: QueueId, group: GroupId, alone: bool) {
+        let host = self.0.host.clone();
+        tokio::spawn(async move {
+            if alone {
+                drop(host.reform(queue.into(), group).await);
+            } else {
+                drop(host.move_to(queue.into(), group));
+            }
+        });
+    }
+
     fn delete(&self, queue: QueueId, _: StreamId) {
         let host = self.0.host.clone();
         tokio::spawn(async move { host.delete(queue.into()).await });

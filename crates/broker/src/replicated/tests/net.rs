@@ -201,6 +201,10 @@ impl Fabric for Cluster {
         });
     }
 
+    fn move_to(&self, queue: QueueId, group: quorum::group::GroupId, alone: bool) {
+        self.berths.move_to(queue, group, alone);
+    }
+
     fn delete(&self, queue: QueueId, stream: StreamId) {
         self.berths.delete(queue, stream);
     }
@@ -285,6 +289,11 @@ impl Net {
         for node in self.nodes.iter().filter(|node| !node.dead.load(Ordering::Relaxed)) {
             node.post(Command::Configure(Node::profile(queue, members.to_vec())));
         }
+    }
+
+    /// Nodes that start later are told of these members: they have not heard of newer ones.
+    pub(super) fn stale(&self, queue: QueueId, members: &[Seat]) {
+        self.queues.lock().insert(queue, members.to_vec());
     }
 
     /// The leader changes the members of a group, and says when it is done.
@@ -470,6 +479,19 @@ impl Node {
 
     fn post(&self, command: Command) {
         self.shards.inbox(0).post(Batch::one(command));
+    }
+
+    /// Waits until this node leads a group of these voters.
+    pub(super) async fn leads(&self, queue: QueueId, voters: &[NodeId]) {
+        until(|| {
+            let status = self.host.status(queue.into());
+            status.is_some_and(|status| {
+                let members = status.members.iter().map(|one| (one.node, one.is_voter));
+                let expected = voters.iter().map(|voter| (*voter, true));
+                matches!(status.role, Role::Leader { .. }) && members.eq(expected)
+            })
+        })
+        .await;
     }
 
     /// Says once more what it leads.

@@ -80,7 +80,7 @@ fn percent(share: u128) -> String {
     format!("{}.{}", share / 10, share % 10)
 }
 
-fn declare_rest(client: &mut Client, from: usize, to: usize) -> String {
+pub(crate) fn declare_rest(client: &mut Client, from: usize, to: usize) -> String {
     use e2e::codec::Writer;
     let begin = Instant::now();
     for number in from..to {
