@@ -78,9 +78,6 @@ impl<S: Site> Changer<S> {
         if queue.kind != QueueKind::Quorum {
             return Err(MemberError::Classic);
         }
-        if queue.members.iter().any(|member| member.stage == Stage::Sole) {
-            return Err(MemberError::ChangeUnderWay);
-        }
         match (state.node(node), what) {
             (Some(known), What::Add) if known.role != NodeRole::Full => Err(MemberError::Witness),
             (None, What::Add) => Err(MemberError::UnknownNode),
@@ -96,6 +93,10 @@ impl<S: Site> Changer<S> {
     /// See [`MemberError`].
     pub(crate) async fn here(&self, queue: QueueId, node: NodeId, what: What) -> Change {
         let _turn = self.turn(queue).ok_or(MemberError::ChangeUnderWay)?;
+        let record = self.queue(queue)?;
+        if record.members.iter().any(|member| member.stage == Stage::Sole) {
+            return Err(MemberError::ChangeUnderWay);
+        }
         match what {
             What::Add => self.bring_in(queue, node).await,
             What::Delete { force } => self.take_out(queue, node, force).await,
@@ -103,7 +104,9 @@ impl<S: Site> Changer<S> {
     }
 
     pub(crate) fn turn(&self, queue: QueueId) -> Option<Turn<'_>> {
-        self.busy.lock().insert(queue).then_some(Turn(&self.busy, queue))
+        let is_free = self.busy.lock().insert(queue);
+        // Made only if it is free: a turn that is dropped gives the queue free.
+        is_free.then(|| Turn(&self.busy, queue))
     }
 
     /// Whether a change is under way here.
@@ -122,7 +125,8 @@ impl<S: Site> Changer<S> {
         self.check(id, me, What::Delete { force: true })?;
         let _turn = self.turn(id).ok_or(MemberError::ChangeUnderWay)?;
         let queue = self.queue(id)?;
-        let member = queue.member(me).filter(|one| one.stage == Stage::Started).copied();
+        let may = |one: &&Member| matches!(one.stage, Stage::Started | Stage::Sole);
+        let member = queue.member(me).filter(may).copied();
         let status = self.site.status(id);
         let (Some(member), Some(status)) = (member, status) else {
             return Err(MemberError::NoLocalMember);

@@ -115,6 +115,7 @@ impl Site for Fake {
             log_bytes: 0,
             members: scene.group.iter().map(member).collect(),
             is_changing: false,
+            is_asleep: false,
         })
     }
 
@@ -363,4 +364,18 @@ async fn a_refused_change_changes_nothing() {
     let mut last = scene();
     last.group = [(NodeId(1), true)].into();
     refuses(last, 1, delete, MemberError::LastMember).await;
+}
+
+#[test]
+fn a_queue_that_is_changed_is_nobody_elses_until_that_is_over() {
+    let (scene, died) = (scene(), watch::Sender::new(false));
+    let queue = scene.queue;
+    let changer = Changer::new(Fake { scene: Mutex::new(scene), died });
+    let turn = changer.turn(queue).expect("nobody changes it");
+    for _ in 0..2 {
+        assert!(changer.turn(queue).is_none());
+        assert!(changer.is_busy(queue));
+    }
+    drop(turn);
+    assert!(!changer.is_busy(queue) && changer.turn(queue).is_some());
 }
