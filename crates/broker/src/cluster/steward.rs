@@ -413,7 +413,8 @@ mod tests {
         let mut state = State::new();
         for (id, name) in [(1, "a"), (2, "b"), (3, "c"), (33, "c")] {
             let (name, address) = (name.into(), String::new());
-            let put = PutNode { id, name, address, role: NodeRole::Full, boot: 1, zone: None };
+            let (role, starts) = (NodeRole::Full, Vec::new());
+            let put = PutNode { id, name, address, role, boot: 1, zone: None, starts };
             state.apply(Command::PutNode(put)).expect("a node can come");
         }
         let former = |voters: &[u64], learners: &[u64]| {

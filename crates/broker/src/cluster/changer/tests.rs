@@ -174,7 +174,8 @@ fn is_new(stage: Stage) -> bool {
 
 fn put(state: &mut State, id: u64, name: &str) {
     let (name, address) = (name.into(), String::new());
-    let put = PutNode { id, name, address, role: NodeRole::Full, boot: 1, zone: None };
+    let (role, starts) = (NodeRole::Full, Vec::new());
+    let put = PutNode { id, name, address, role, boot: 1, zone: None, starts };
     state.apply(Command::PutNode(put)).expect("a node can come");
 }
 
