@@ -27,6 +27,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "quorum",
             "membership",
             "metadata",
+            "activation",
+            "replication",
             "wire",
             "peer",
             "amqp",

@@ -31,13 +31,18 @@ impl Node {
 
     /// Deletes a queue, unless somebody uses it.
     async fn delete_unused(&self, queue: QueueId, why: &'static str) {
-        if let Some(known) = self.router.state().queue_by_id(queue) {
+        let known = self.router.state().queue_by_id(queue).map(Arc::clone);
+        let moves = known.as_ref().is_some_and(|known| known.journal.is_some());
+        if let Some(known) = known {
             tracing::debug!(queue = %known.name, vhost = %known.vhost, why, "queue deleted");
         }
         // Somebody may have subscribed since: then it is in use again, and stays.
         let delete = |answer| Command::Delete { queue, if_unused: true, if_empty: false, answer };
-        if self.ask(queue, delete).await == Some(Deleted::InUse) {
-            return;
+        match self.ask(queue, delete).await {
+            Some(Deleted::InUse) => return,
+            // Its journal has moved meanwhile: whoever serves it now decides anew.
+            Some(Deleted::NoQueue) | None if moves => return,
+            _ => {}
         }
         if let Err(refusal) = self.delete_by_id(queue).await {
             tracing::error!(%queue, %refusal, "cannot delete a queue");

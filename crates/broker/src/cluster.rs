@@ -65,6 +65,7 @@ use crate::cluster::member::Part;
 use crate::cluster::proposer::Proposer;
 use crate::cluster::transport::Road;
 use crate::limits::alarms::Alarms;
+use crate::pair::registry::Pairs;
 use crate::pressure::Pressure;
 use crate::replicated::client::Leader;
 use crate::replicated::numbered::Sender;
@@ -103,6 +104,8 @@ pub(crate) struct Cluster {
     /// This node's members of quorum queues.
     pub(crate) berths: Berths,
     shards: Arc<Shards>,
+    /// Journals that are on this node.
+    pub(crate) pairs: Arc<Pairs>,
     /// Wakes the reconciler.
     pub(crate) bell: Bell,
     /// Wakes the keeper: members may have been left half done.
@@ -141,6 +144,7 @@ pub(crate) struct HostParts {
     pub(crate) journal: Arc<Journal>,
     pub(crate) watermark: Arc<Watermark>,
     pub(crate) shards: Arc<Shards>,
+    pub(crate) pairs: Arc<Pairs>,
     /// How long a silent node's consumers keep what they hold.
     pub(crate) patience: Duration,
     /// When groups sleep.
@@ -194,8 +198,17 @@ impl Cluster {
     }
 
     fn new(me: Sender, name: &str, parts: HostParts, road: Road, group: Option<Group>) -> Self {
-        let HostParts { journal, watermark, shards, patience, rest, pressure, starts, data_set } =
-            parts;
+        let HostParts {
+            journal,
+            watermark,
+            shards,
+            pairs,
+            patience,
+            rest,
+            pressure,
+            starts,
+            data_set,
+        } = parts;
         let log = Arc::clone(&journal) as Arc<dyn Log>;
         let transport = Arc::new(road.clone());
         let options = Options { rest, ..Options::new(me.node) };
@@ -213,6 +226,7 @@ impl Cluster {
             up: Mutex::default(),
             berths,
             shards,
+            pairs,
             bell: Bell::default(),
             unfinished: Notify::new(),
             leads: Mutex::default(),
@@ -454,6 +468,7 @@ impl Cluster {
             let node = Sender { node: peer.id, boot: peer.boot };
             self.tell_shards(|| Command::Up { node });
         }
+        self.pairs.node(peer.id, true);
         self.unfinished.notify_one();
         self.bell.nodes();
         if let Some(group) = &self.group {
@@ -472,6 +487,7 @@ impl Cluster {
         self.host.on_down(node);
         self.bell.nodes();
         self.tell_shards(|| Command::Lost { node });
+        self.pairs.node(node, false);
         match why {
             // Nothing of that process is left.
             Loss::Refused | Loss::Restarted | Loss::Removed => {
@@ -572,6 +588,7 @@ impl Cluster {
             channel::ORDERS => messages.drain(..).for_each(|orders| self.on_orders(from, orders)),
             channel::NOTICES => messages.drain(..).for_each(|notice| self.on_notice(from, notice)),
             channel::ALARMS => messages.drain(..).for_each(|word| self.on_alarms(from, &word)),
+            channel::PAIRS => messages.drain(..).for_each(|word| self.pairs.word(from, word)),
             channel::ANNOUNCEMENTS => {
                 messages.drain(..).for_each(|message| self.on_announcements(from, message));
             }

@@ -227,6 +227,10 @@ pub struct Journal {
     pub sync_delay: Duration,
     /// How long acknowledgements may wait to be written, at most `sync_delay`.
     pub write_delay: Duration,
+    /// How long the lock of a journal on two nodes lasts after each renewal, 500 ms to 1 min.
+    pub lease: Duration,
+    /// How long its replica may leave a request unanswered, 100 ms to 1 min.
+    pub replica_timeout: Duration,
 }
 
 /// What is made at the first start on an empty data folder.
@@ -575,6 +579,8 @@ impl Effective {
                 .expect("bounded to 64"),
             sync_delay: self.time("journal.sync_delay"),
             write_delay: self.time("journal.write_delay"),
+            lease: self.time("journal.lease"),
+            replica_timeout: self.time("journal.replica_timeout"),
         };
         if journal.write_delay > journal.sync_delay
             && self.origin("journal.write_delay") != Origin::Default

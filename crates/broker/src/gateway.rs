@@ -26,7 +26,7 @@ use amqp::tls::TlsPeer;
 use journal::op::Lsn;
 use metadata::access::Access;
 use metadata::objects::Name;
-use metadata::objects::queue::QueueKind;
+use metadata::objects::queue::{Queue, QueueKind};
 use metadata::refusal::Refusal;
 use metadata::routes::VhostRoutes;
 use metadata::routes::targets::{RouteSet, Target};
@@ -333,14 +333,21 @@ impl Gateway {
         // One that is never answered stays counted: the answer may have been a message.
         self.unanswered += 1;
         let state = self.node.router.state();
-        let known = state.queue_by_id(queue).filter(|queue| queue.kind == QueueKind::Quorum);
+        let may_wait =
+            |queue: &&Arc<Queue>| queue.kind == QueueKind::Quorum || queue.journal.is_some();
+        let known = state.queue_by_id(queue).filter(may_wait);
         let answer = if let Some(queue) = known {
             let patience = self.node.config.quorum_queues.publish_timeout;
             let Ok(answer) = tokio::time::timeout(patience, &mut answered).await else {
-                let text = format!(
-                    "queue '{}' in vhost '{}': no majority of its members has answered in time",
-                    queue.name, queue.vhost
-                );
+                let (name, vhost) = (&queue.name, &queue.vhost);
+                let text = match &queue.journal {
+                    Some(journal) => format!(
+                        "queue '{name}' in vhost '{vhost}': no node has served its journal '{journal}' in time"
+                    ),
+                    None => format!(
+                        "queue '{name}' in vhost '{vhost}': no majority of its members has answered in time"
+                    ),
+                };
                 return Ok(Asked::Late(answered, Error { code: 541, text }));
             };
             answer

@@ -36,6 +36,7 @@ mod inbox;
 mod maintenance;
 mod origin;
 mod outlet;
+mod pair;
 mod pressure;
 mod replicated;
 mod reply_to;

@@ -221,6 +221,11 @@ impl Node {
             self.shards.inbox(index).post(Batch::one(Command::ViewAll { copies, answer }));
             answers.push(answered);
         }
+        for inbox in self.cluster.pairs.inboxes() {
+            let (answer, answered) = oneshot::channel();
+            inbox.post(Batch::one(Command::ViewAll { copies, answer }));
+            answers.push(answered);
+        }
         let mut views = BTreeMap::new();
         for answered in answers {
             if let Ok(shard) = answered.await {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use activation::file::JournalUid;
 use amqp::broker::Broker;
 use amqp::request::{
     Binding, Error, ExchangeDeclare, Outcome, QueueDeclare, Reply, Request, Unsettled,
@@ -21,6 +22,7 @@ use management::census::{Census, Names, merge};
 use management::inquiry::{self, Change, Done, Inquiry, Wanted};
 use management::members::Drained;
 use management::node::Node as ManagedNode;
+use management::view::copy::JournalCopy;
 use management::view::counters::{ExchangeCounters, GlobalCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use management::view::node::{NodeStats, OtherNode};
@@ -42,6 +44,7 @@ use crate::gateway::account::is_loopback;
 use crate::maintenance;
 use crate::node::Node;
 use crate::operator::inquiries::Inquirer;
+use crate::pair::driver::Report;
 
 /// See the module head.
 #[derive(Debug)]
@@ -324,6 +327,20 @@ impl ManagedNode for Operator {
 
     fn running_nodes(&self) -> Vec<NodeId> {
         self.node.members.running()
+    }
+
+    fn journal_copies(&self) -> Vec<JournalCopy> {
+        let reports = self.node.cluster.pairs.reports().into_iter();
+        let copy = |(uid, report): (JournalUid, Report)| JournalCopy {
+            uid: uid.to_string(),
+            state: report.state.to_owned(),
+            reason: report.reason,
+            sequence: report.sequence,
+            standing: report.standing,
+            held: report.held,
+            unanswered_bytes: report.unanswered,
+        };
+        reports.map(copy).collect()
     }
 
     fn reconciliation_here(&self) -> ReconciliationReport {

@@ -32,9 +32,10 @@ use model::id::{ConnectionId, NodeId, QueueId, Seq};
 use model::time::Timestamp;
 use tokio::sync::oneshot;
 
+use crate::pair::backfill::Survey;
 use crate::replicated::order::Order;
 use crate::replicated::queue::ClusterQueue;
-use crate::shard::command::{Batch, Command, Consumed, Counts, Deleted, Done, Got};
+use crate::shard::command::{Batch, Command, Consumed, Counts, Deleted, Done, Got, Surveyed};
 use crate::shard::confirms::{Confirms, Owed};
 use crate::shard::desk::Desk;
 use crate::shard::profile::Profile;
@@ -70,6 +71,10 @@ pub(crate) struct Shard {
     read: bool,
     totals: Arc<Totals>,
     visitors: Visitors,
+    /// It has the queues of a journal that may move: what it does not know it does not answer for.
+    of_journal: bool,
+    /// Looks that wait for the end of the turn.
+    surveys: Vec<(QueueId, Seq, usize, Surveyed)>,
     stopping: Option<oneshot::Sender<Vec<(QueueId, Seq)>>>,
 }
 
@@ -92,8 +97,15 @@ impl Shard {
             read: false,
             totals,
             visitors: Visitors::default(),
+            of_journal: false,
+            surveys: Vec::new(),
             stopping: None,
         }
+    }
+
+    /// The shard of a journal that is served here.
+    pub(crate) fn of_journal(desk: Desk, totals: Arc<Totals>, restored: Vec<Slot>) -> Self {
+        Self { of_journal: true, ..Self::new(desk, totals, restored) }
     }
 
     /// Turns until it is told to stop.
@@ -131,6 +143,10 @@ impl Shard {
         self.tick();
         self.hand_over_cluster();
         self.hand_over();
+        for (queue, from, most, then) in std::mem::take(&mut self.surveys) {
+            let gone = || Survey { records: Vec::new(), reached: Seq(from.0 - 1), ends: true };
+            (then.0)(self.slots.get(&queue).map_or_else(gone, |slot| slot.survey(from, most)));
+        }
         self.pay();
         self.desk.outboxes.flush();
         self.totals.add(&mut self.desk.counted);
@@ -240,13 +256,15 @@ impl Shard {
                     desk.fabric.announce(id, leader);
                 }
             }
-            Command::Orders { batch, .. } => queue.orders(batch),
+            Command::Orders { batch, .. } => queue.orders(desk, batch),
             Command::Notice(notice) => queue.notice(desk, *notice),
             Command::Leads { leader, .. } => queue.leads(now, leader),
             Command::DeadLettered { seq, accepted, .. } => queue.dead_lettered(desk, seq, accepted),
             Command::View { answer, .. } => command::answer(answer, Some(queue.view())),
             Command::Touch { .. } => queue.touch(now),
             Command::Publish(_)
+            | Command::Keep(_)
+            | Command::Survey { .. }
             | Command::Create(_)
             | Command::Open(_)
             | Command::Read { .. }
@@ -344,6 +362,14 @@ impl Shard {
                 self.slots.insert(id, slot);
                 self.with(id, |_, _| ());
             }
+            Command::Keep(profile) => {
+                let (id, now) = (profile.id, self.desk.now);
+                self.slots.entry(id).or_insert_with(|| Box::new(Slot::new(*profile, now)));
+                self.with(id, |_, _| ());
+            }
+            Command::Survey { queue, from, most, then } => {
+                self.surveys.push((queue, from, most, then));
+            }
             Command::Configure(profile) => {
                 self.with(profile.id, |slot, desk| slot.configure(desk, *profile));
             }
@@ -389,7 +415,7 @@ impl Shard {
             | Command::Notice(_)
             | Command::Leads { .. } => {}
             Command::Orders { queue, batch } => self.visit(queue, batch),
-            Command::Up { node } => self.all_cluster(|queue, desk| queue.up(desk.now, node)),
+            Command::Up { node } => self.all_cluster(|queue, desk| queue.up(desk, node)),
             Command::Lost { node } => self.lost(node),
             Command::LostForLong { node } => self.all_cluster(|queue, _| queue.lost_for_long(node)),
             Command::ViewAll { copies, answer } => {

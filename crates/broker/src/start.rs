@@ -44,6 +44,9 @@ use crate::exchange_counts::ExchangeCounts;
 use crate::limits::Budget;
 use crate::limits::usage::Usage;
 use crate::node::{Limits, Listening, Node};
+use crate::pair;
+use crate::pair::registry::Pairs;
+use crate::pair::stage::Yard;
 use crate::pressure::Pressure;
 use crate::replicated::fabric::Fabric;
 use crate::replicated::numbered::Sender;
@@ -66,6 +69,8 @@ use crate::vital;
 const TRANSIENT_SHARE: u64 = 8;
 /// How long the journal is waited for at a stop, when everybody else who had it has been told to end.
 const LAST_WAIT: Duration = Duration::from_secs(2);
+/// How often leases are looked at.
+const LEASES_TICK: Duration = Duration::from_millis(50);
 /// Where the marks of a clean stop are kept in the store: which messages were handed out.
 const HANDED_OUT: &[u8] = b"~handed-out";
 
@@ -82,6 +87,8 @@ pub(crate) struct Started {
     shard_tasks: Vec<JoinHandle<()>>,
     janitor: JoinHandle<()>,
     tasks: Vec<JoinHandle<()>>,
+    pairs: JoinHandle<()>,
+    stop_pairs: oneshot::Sender<oneshot::Sender<()>>,
     /// Resolves with the reason when the journal has failed for good.
     pub(crate) failed: watch::Receiver<Option<String>>,
 }
@@ -149,6 +156,7 @@ struct Opened {
     handed_out: Option<HashMap<QueueId, Seq>>,
     totals: Arc<Totals>,
     exchange_counts: Arc<ExchangeCounts>,
+    pairs: Arc<Pairs>,
 }
 
 /// What it is then given to go on with.
@@ -278,6 +286,7 @@ impl Opened {
             handed_out,
             totals: Arc::default(),
             exchange_counts: Arc::default(),
+            pairs: Arc::default(),
         };
         if is_new && opened.has_stream(GROUP.stream()) {
             // Under a new identity it would vote again on what it has voted on.
@@ -332,6 +341,7 @@ impl Opened {
             totals: Arc::clone(&self.totals),
             exchange_counts: Arc::clone(&self.exchange_counts),
             consumer_timeout: self.config.consumer_timeout.map(millis),
+            pairs: Arc::clone(&self.pairs),
             place,
         }
     }
@@ -341,6 +351,7 @@ impl Opened {
             journal: Arc::clone(&self.journal),
             watermark: Arc::clone(&self.watermark),
             shards: Arc::clone(&self.shards),
+            pairs: Arc::clone(&self.pairs),
             patience: self.config.quorum_queues.consumer_disconnected_timeout,
             rest: Rest {
                 after: self.config.quorum_queues.hibernate_after,
@@ -370,6 +381,7 @@ impl Opened {
             handed_out,
             totals,
             exchange_counts,
+            pairs,
             ..
         } = self;
         let Ready { router, topology, cluster, number, gone, tasks: more_tasks } = ready;
@@ -468,6 +480,23 @@ impl Opened {
             let shard = Shard::new(desk, Arc::clone(&totals), slots).run();
             shard_tasks.push(vital::spawn("a shard", &failed_sender, shard));
         }
+        let yard = Yard {
+            cluster: Arc::clone(&node.cluster),
+            topology: Arc::clone(&node.topology),
+            router: Arc::clone(&node.router),
+            shards: Arc::clone(&shards),
+            pairs,
+            totals: Arc::clone(&totals),
+            consumers: Arc::clone(&node.consumers),
+            chores,
+            failed: failed_sender.clone(),
+            bodies,
+            consumer_window: node.config.limits.consumer_window,
+            publish_timeout: millis(node.config.quorum_queues.publish_timeout),
+            settings: node.config.journal,
+            data_dir: data_dir.clone(),
+        };
+        let (stop_pairs, pairs_stop) = oneshot::channel();
         let janitor = Arc::clone(&node).do_chores(chores_to_do);
         let watch = crate::limits::watch(budget, data_dir, alarms_sender, usage_sender);
         let mut tasks = vec![
@@ -483,10 +512,27 @@ impl Opened {
             vital::spawn("the keeper of members", &failed_sender, keeper::run(members)),
             vital::spawn("what keeps groups whole", &failed_sender, reconciler.run()),
             vital::spawn("the watch's follower", &failed_sender, follow(alarms, pressure)),
+            vital::spawn(
+                "the count of leases",
+                &failed_sender,
+                count_leases(Arc::clone(&node.topology)),
+            ),
         ];
         tasks.extend(more_tasks);
         let janitor = vital::spawn("the janitor", &failed_sender, janitor);
-        Ok(Started { node, kv, shard_tasks, janitor, tasks, failed })
+        let keeper = pair::keeper::run(yard, pairs_stop);
+        let pairs = vital::spawn("the keeper of journals", &failed_sender, keeper);
+        Ok(Started { node, kv, shard_tasks, janitor, tasks, pairs, stop_pairs, failed })
+    }
+}
+
+/// Looks for leases of locks that are over, on whichever node leads the metadata group.
+async fn count_leases(topology: Arc<Topology>) {
+    let mut tick = tokio::time::interval(LEASES_TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        topology.end_leases();
     }
 }
 
@@ -631,7 +677,7 @@ impl Started {
     /// Ends the node in good order: clients were told and are gone; what is left is brought to the
     /// disk.
     pub(crate) async fn stop(self, patience: Duration) {
-        let Self { node, kv, shard_tasks, janitor, tasks, .. } = self;
+        let Self { node, kv, shard_tasks, janitor, tasks, pairs, stop_pairs, .. } = self;
         node.stopping.store(true, Ordering::Release);
         node.connections.close("broker forced connection closure with reason 'shutdown'", |_| true);
         let gone = async {
@@ -645,6 +691,14 @@ impl Started {
                 "connections did not end in time"
             );
         }
+        // While the others can still be told.
+        let (answer, answered) = oneshot::channel();
+        drop(stop_pairs.send(answer));
+        if tokio::time::timeout(patience, answered).await.is_err() {
+            tracing::warn!("journals on two nodes did not end in time");
+            pairs.abort();
+        }
+        drop(pairs.await);
         let mut handed_out = Vec::new();
         for index in 0..node.shards.len() {
             let (answer, answered) = oneshot::channel();

@@ -20,6 +20,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use journal::journal::Journal;
 use journal::op::{Class, Head, Lsn, Op, Payload};
 use metadata::command::Command;
+use metadata::leases::Leases;
 use metadata::objects::Name;
 use metadata::objects::binding::{Binding, Destination};
 use metadata::objects::queue::{Queue, QueueKind};
@@ -37,10 +38,12 @@ use tokio::sync::{mpsc, watch};
 use crate::cluster::proposal::Proposal;
 use crate::cluster::proposer::{Answer, Proposer};
 use crate::exchange_counts::ExchangeCounts;
+use crate::pair::clock;
+use crate::pair::registry::{self, Pairs};
 use crate::replicated::numbered::{Ledger, Sender, Verdict};
 use crate::router::Router;
 use crate::shard::command::{Batch, Command as ShardCommand};
-use crate::shard::profile::{DeadLetterTarget, Profile};
+use crate::shard::profile::{DeadLetterTarget, Profile, Seat};
 use crate::shards::Shards;
 use crate::totals::{Counters, Totals};
 
@@ -62,6 +65,7 @@ pub(crate) struct Topology {
     totals: Arc<Totals>,
     exchange_counts: Arc<ExchangeCounts>,
     consumer_timeout: Option<model::time::Millis>,
+    pairs: Arc<Pairs>,
     place: Place,
 }
 
@@ -106,6 +110,8 @@ struct Inner {
     /// A write to the store has failed. What comes after must not be written without it, or the
     /// store would name a position whose commands it lacks; the next flush writes the whole.
     behind: bool,
+    /// Of locks, counted while this node leads the metadata group.
+    leases: Leases,
 }
 
 impl std::fmt::Debug for Topology {
@@ -125,6 +131,8 @@ pub(crate) struct Parts {
     pub(crate) exchange_counts: Arc<ExchangeCounts>,
     /// For queues and consumers that say nothing themselves.
     pub(crate) consumer_timeout: Option<model::time::Millis>,
+    /// Journals that are on this node.
+    pub(crate) pairs: Arc<Pairs>,
     pub(crate) place: Place,
 }
 
@@ -141,6 +149,7 @@ impl Topology {
             totals,
             exchange_counts,
             consumer_timeout,
+            pairs,
             place,
         } = parts;
         let inner = Mutex::new(Inner {
@@ -150,6 +159,7 @@ impl Topology {
             starting: true,
             flushed,
             behind: false,
+            leases: Leases::new(),
         });
         Self {
             inner,
@@ -161,7 +171,37 @@ impl Topology {
             totals,
             exchange_counts,
             consumer_timeout,
+            pairs,
             place,
+        }
+    }
+
+    /// Shows the state in a moment in which nothing changes, and the shards have heard of everything
+    /// that is in it.
+    pub(crate) fn enroll<T>(&self, look: impl FnOnce(&Self, &State) -> T) -> T {
+        let inner = self.inner.lock();
+        look(self, &inner.state)
+    }
+
+    /// This node leads the metadata group from now on, or does not any more: then it does not count
+    /// the leases of locks.
+    pub(crate) fn counts_leases(&self, leads: bool) {
+        let mut inner = self.inner.lock();
+        if leads {
+            inner.leases.lead(clock::now());
+        } else {
+            inner.leases.follow();
+        }
+    }
+
+    /// Proposes the end of the grants whose leases are over, if this node counts them.
+    pub(crate) fn end_leases(&self) {
+        let over = {
+            let inner = self.inner.lock();
+            inner.leases.over(&inner.state, clock::now())
+        };
+        for expire in over {
+            self.order(Command::Coordinate(expire));
         }
     }
 
@@ -333,6 +373,8 @@ impl Topology {
                 fates.push(Fate::Done { sender, number, index: entry.index, answer });
             }
         }
+        let Inner { state, leases, .. } = &mut *inner;
+        leases.applied(state, clock::now());
         // Once for all of them: who waits for an outcome hears it after this.
         self.router.publish(inner.state.clone());
         Ok(fates)
@@ -416,6 +458,10 @@ impl Topology {
         let mut inner = self.inner.lock();
         let outcome = difference(&inner.state, &state);
         (inner.state, inner.ledger, inner.applied) = (state, ledger.clone(), index);
+        {
+            let Inner { state, leases, .. } = &mut *inner;
+            leases.applied(state, clock::now());
+        }
         if !inner.starting {
             self.act(&inner.state, &outcome);
         }
@@ -454,26 +500,41 @@ impl Topology {
         let mut counted = Counters::default();
         for queue in &outcome.queues_created {
             counted.queues_created += 1;
-            self.post(queue.id, ShardCommand::Create(Box::new(self.profile(state, queue))));
+            let profile = Box::new(self.profile(state, queue));
+            if let Some(seat) = &profile.journal {
+                self.pairs.post(seat.journal, || ShardCommand::Keep(profile.clone()));
+            }
+            self.post(queue.id, ShardCommand::Create(profile));
         }
         for queue in &outcome.queues_deleted {
             counted.queues_deleted += 1;
+            let delete = || {
+                let (answer, _) = tokio::sync::oneshot::channel();
+                let (if_unused, if_empty) = (false, false);
+                ShardCommand::Delete { queue: queue.id, if_unused, if_empty, answer }
+            };
+            if let Some(seat) = seat_of(state, queue) {
+                self.pairs.post(seat.journal, delete);
+            }
             if self.is_of_cluster(queue) {
                 self.post(queue.id, ShardCommand::Remove { queue: queue.id });
                 continue;
             }
-            let (answer, _) = tokio::sync::oneshot::channel();
-            let delete =
-                ShardCommand::Delete { queue: queue.id, if_unused: false, if_empty: false, answer };
-            self.post(queue.id, delete);
+            self.post(queue.id, delete());
         }
         for id in &outcome.queues_changed {
             if let Some(queue) = state.queue_by_id(*id) {
                 let profile = Box::new(self.profile(state, queue));
+                if let Some(seat) = &profile.journal {
+                    self.pairs.post(seat.journal, || ShardCommand::Configure(profile.clone()));
+                }
                 self.post(*id, ShardCommand::Configure(profile));
             }
         }
         self.totals.add(&mut counted);
+        if !outcome.journals_changed.is_empty() {
+            self.pairs.changed.notify_one();
+        }
         for exchange in &outcome.exchanges_deleted {
             self.exchange_counts.forget(&exchange.vhost, &exchange.name);
         }
@@ -485,7 +546,9 @@ impl Topology {
 
     /// Whether this node reaches a queue through the cluster: it is replicated, or kept elsewhere.
     pub(crate) fn is_of_cluster(&self, queue: &Queue) -> bool {
-        queue.kind == QueueKind::Quorum || (queue.home != NodeId(0) && queue.home != self.place.me)
+        queue.kind == QueueKind::Quorum
+            || queue.journal.is_some()
+            || (queue.home != NodeId(0) && queue.home != self.place.me)
     }
 
     /// What its shard needs to know of a queue.
@@ -501,6 +564,7 @@ impl Topology {
             name: Arc::clone(&queue.name),
             durable: queue.durable,
             home: queue.home,
+            journal: seat_of(state, queue),
             quorum: (queue.kind == QueueKind::Quorum).then(|| queue.members.clone()),
             settings: Settings {
                 max_length: effective.max_length,
@@ -530,6 +594,14 @@ impl Topology {
             dead_letter,
         }
     }
+}
+
+/// The journal of a queue, and who serves it.
+fn seat_of(state: &State, queue: &Queue) -> Option<Seat> {
+    let journal = state.journal(queue.journal.as_deref()?)?;
+    let served =
+        journal.served.map(|served| Sender { node: NodeId(served.node), boot: served.boot });
+    Some(Seat { journal: registry::uid(&journal.uid)?, served, term: journal.term })
 }
 
 fn delayed_retry(retry: metadata::effective::DelayedRetry) -> DelayedRetry {
@@ -563,6 +635,7 @@ fn difference(before: &State, after: &State) -> Outcome {
     }
     let gone = before.all_queues().filter(|queue| after.queue_by_id(queue.id).is_none());
     outcome.queues_deleted.extend(gone.map(Arc::clone));
+    outcome.journals_changed.extend(after.journals().map(|journal| Name::clone(&journal.name)));
     outcome
 }
 

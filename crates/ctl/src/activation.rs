@@ -25,6 +25,7 @@ use crate::output::Rows;
 /// Where the copies lie in a data directory, each in `NAME-UID`.
 const JOURNALS: &str = "journals";
 const FILE: &str = "activation";
+const DATA: &str = "data";
 const AUDIT: &str = "activation.audit";
 
 /// A copy of a journal.
@@ -184,12 +185,15 @@ fn copy(name: &str, uid: JournalUid, folder: PathBuf) -> Result<Kept, Failed> {
         Some(bytes) => file::decode(uid, &bytes).map(Some).map_err(|error| error.to_string()),
     };
     let holder = RealDisk.holder(&whole::lock_file(&folder)).map_err(failed)?;
-    let vacant = if let Ok(found) = journal::inspect::inspect(&RealDisk, &folder, true) {
+    let vacant = if let Ok(found) = journal::inspect::inspect(&RealDisk, &folder.join(DATA), true) {
         found.report.records == 0
     } else {
         // No journal at all, or one that cannot be read.
-        let files = RealDisk.list(&folder).map_err(failed)?;
-        files.iter().all(|file| file.starts_with(FILE) || file == "LOCK")
+        match RealDisk.list(&folder.join(DATA)) {
+            Ok(files) => files.is_empty(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            Err(error) => return Err(failed(error)),
+        }
     };
     Ok(Kept { name: name.to_owned(), uid, folder, record, holder, vacant })
 }

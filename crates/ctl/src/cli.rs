@@ -472,7 +472,7 @@ pub enum Command {
     /// Shows how the members of quorum queues are kept as many as wanted.
     #[command(subcommand)]
     Reconcile(ReconcileCommand),
-    /// Works on a journal's directory while no node uses it.
+    /// Shows and changes named journals, or works on a journal's directory while no node uses it.
     #[command(subcommand)]
     Journal(JournalCommand),
     /// Shows and sets how old the copies of journals in a data directory are.
@@ -551,9 +551,40 @@ pub enum ReconcileCommand {
     },
 }
 
-/// Offline work on a journal.
+/// Named journals, and offline work on a journal.
 #[derive(Debug, Subcommand)]
+#[command(rename_all = "snake_case")]
 pub enum JournalCommand {
+    /// Lists the named journals of the cluster, and how they are on the node that is asked.
+    List,
+    /// Makes a named journal.
+    Create {
+        /// Its name.
+        name: String,
+        /// The node that serves it first; without it, the one that is asked.
+        #[arg(long, default_value = "")]
+        node: String,
+        /// The node that holds a copy of it; without it, none.
+        #[arg(long, default_value = "")]
+        backup: String,
+    },
+    /// Gives a journal that is on one node a backup, while it is served.
+    SetBackup {
+        /// Its name.
+        name: String,
+        /// The node that shall hold a copy.
+        node: String,
+    },
+    /// Lets the node that does not serve a journal leave the pair.
+    RemoveBackup {
+        /// Its name.
+        name: String,
+    },
+    /// Deletes a journal that has no queues.
+    Delete {
+        /// Its name.
+        name: String,
+    },
     /// Prints the segments and streams.
     Inspect {
         /// The journal's directory, or the data directory that it lies in.

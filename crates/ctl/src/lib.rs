@@ -12,6 +12,7 @@ pub mod run;
 mod act;
 mod activation;
 mod check;
+mod journals;
 mod list;
 mod members;
 mod nodes;

@@ -42,6 +42,11 @@ pub(crate) fn journal(
             }
             Err(Failed::new(Exit::Data, "the journal is damaged"))
         }
+        JournalCommand::List
+        | JournalCommand::Create { .. }
+        | JournalCommand::SetBackup { .. }
+        | JournalCommand::RemoveBackup { .. }
+        | JournalCommand::Delete { .. } => unreachable!("these are asked of a node"),
     }
 }
 

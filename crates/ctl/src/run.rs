@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cli::{Arguments, Command};
+use crate::cli::{Arguments, Command, JournalCommand};
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failed};
 use crate::list::{self, List};
 use crate::output::Rows;
-use crate::{act, activation, check, members, nodes, offline, reconcile};
+use crate::{act, activation, check, journals, members, nodes, offline, reconcile};
 
 /// One run of a command: whom it asks, where it prints.
 pub(crate) struct Session<'a> {
@@ -43,7 +43,10 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> E
 
 impl Session<'_> {
     fn perform(&mut self) -> Result<(), Failed> {
-        if let Command::Journal(command) = &self.arguments.command {
+        if let Command::Journal(
+            command @ (JournalCommand::Inspect { .. } | JournalCommand::Verify { .. }),
+        ) = &self.arguments.command
+        {
             return offline::journal(command, self.arguments.formatter, self.out);
         }
         if let Command::Activation(command) = &self.arguments.command {
@@ -54,6 +57,7 @@ impl Session<'_> {
             || members::perform(self)?
             || nodes::perform(self)?
             || reconcile::perform(self)?
+            || journals::perform(self)?
         {
             return Ok(());
         }

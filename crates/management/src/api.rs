@@ -17,6 +17,7 @@ mod dispatch;
 mod exchanges;
 mod features;
 mod health;
+mod journals;
 mod limits;
 mod messages;
 mod nodes;

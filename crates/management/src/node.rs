@@ -20,6 +20,7 @@ use model::id::{NodeId, QueueId};
 use crate::census::{Census, Names};
 use crate::inquiry::{Change, Done, Wanted};
 use crate::members::Drained;
+use crate::view::copy::JournalCopy;
 use crate::view::counters::{ExchangeCounters, GlobalCounters};
 use crate::view::message::{GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use crate::view::node::{NodeStats, OtherNode};
@@ -210,6 +211,11 @@ pub trait Node: Send + Sync + 'static {
     /// # Errors
     /// If it runs, is this one, or is unknown, or the topology cannot be changed.
     fn forget(&self, node: NodeId) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Named journals that this node has, or may get, a copy of.
+    fn journal_copies(&self) -> Vec<JournalCopy> {
+        Vec::new()
+    }
 
     /// How the members of quorum queues are kept as many as wanted, on this node.
     fn reconciliation_here(&self) -> ReconciliationReport;

@@ -5,6 +5,7 @@
 
 pub mod connection;
 pub mod consumer;
+pub mod copy;
 pub mod counters;
 pub mod message;
 pub mod node;

@@ -8,6 +8,7 @@ pub(crate) mod arguments;
 mod binding;
 mod equivalence;
 mod exchange;
+mod journal;
 pub(crate) mod policy;
 mod queue;
 

@@ -219,6 +219,63 @@ pub enum Command {
     RemoveMember(MemberName),
     /// A lock or a register changes.
     Coordinate(Coordination),
+    /// A named journal changes.
+    ChangeJournal(JournalChange),
+}
+
+/// A change of a named journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JournalChange {
+    /// A new one. With a backup it is paired from the beginning.
+    Create {
+        /// Its name.
+        name: Name,
+        /// Its uid, drawn at random.
+        uid: Name,
+        /// The incarnation of the node that has it first.
+        node: u64,
+        /// The incarnation of the backup; 0: none.
+        backup: u64,
+        /// Names the life of its register.
+        incarnation: u64,
+    },
+    /// One that is on one node gets a backup.
+    SetBackup {
+        /// Its name.
+        name: Name,
+        /// The incarnation of the node.
+        node: u64,
+    },
+    /// The node that does not serve it leaves the pair, with its copy.
+    RemoveBackup {
+        /// Its name.
+        name: Name,
+    },
+    /// The node that serves it gives it a register. Repeated it answers the same.
+    Pair {
+        /// Its uid.
+        uid: Name,
+        /// The incarnation of the node.
+        founder: u64,
+        /// Names the life of the register; drawn at random.
+        incarnation: u64,
+    },
+    /// A node has begun to serve it.
+    Serve {
+        /// Its uid.
+        uid: Name,
+        /// The incarnation of the node.
+        node: u64,
+        /// Which start of it.
+        boot: u64,
+        /// Its grant of the journal's lock; of no account for a journal without a register.
+        token: u64,
+    },
+    /// One without queues goes, with its lock and its register.
+    Delete {
+        /// Its name.
+        name: Name,
+    },
 }
 
 /// A node that makes itself known. A new incarnation takes the place of an older one with its name.

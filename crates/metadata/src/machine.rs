@@ -6,6 +6,7 @@
 mod bindings;
 mod coordination;
 mod exchanges;
+mod journals;
 mod members;
 mod nodes;
 mod parameters;
@@ -103,6 +104,7 @@ impl State {
             Command::Reform(member) => self.reform(member, &mut out)?,
             Command::RemoveMember(member) => self.remove_member(member, &mut out),
             Command::Coordinate(change) => self.coordinate(change, &mut out)?,
+            Command::ChangeJournal(change) => self.change_journal(change, &mut out)?,
         }
         Ok(out)
     }

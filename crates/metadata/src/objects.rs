@@ -2,6 +2,7 @@
 
 pub mod binding;
 pub mod exchange;
+pub mod journal;
 pub mod limit;
 pub mod lock;
 pub mod member;

@@ -28,6 +28,8 @@ pub struct Outcome {
     pub queues_deleted: Vec<Arc<Queue>>,
     /// Queues whose effective settings may differ now: ask `State::effective_queue` again.
     pub queues_changed: Vec<QueueId>,
+    /// Named journals that are new, that have changed, or that are gone.
+    pub journals_changed: Vec<Name>,
     /// Exchanges that are new.
     pub exchanges_created: Vec<Arc<Exchange>>,
     /// Exchanges that are gone.

@@ -13,6 +13,7 @@ use crate::access::topic::CompiledTopicPermission;
 use crate::objects::Name;
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
+use crate::objects::journal::Journal;
 use crate::objects::limit::{UserLimit, VhostLimit};
 use crate::objects::lock::Lock;
 use crate::objects::node::Node;
@@ -50,6 +51,7 @@ pub struct State {
     pub(crate) registers: OrdMap<Name, Arc<Register>>,
     /// Names the data set that registers belong to; 0 until it was recovered for the first time.
     pub(crate) data_set: u64,
+    pub(crate) journals: OrdMap<Name, Arc<Journal>>,
     pub(crate) routes: Routes,
 }
 
@@ -310,6 +312,26 @@ impl State {
     /// All nodes of the cluster, lost ones too. None if the node is on its own.
     pub fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.nodes.values()
+    }
+
+    /// A named journal.
+    pub fn journal(&self, name: &str) -> Option<&Arc<Journal>> {
+        self.journals.get(name)
+    }
+
+    /// A named journal by its uid.
+    pub fn journal_by_uid(&self, uid: &str) -> Option<&Arc<Journal>> {
+        self.journals().find(|journal| &*journal.uid == uid)
+    }
+
+    /// All named journals.
+    pub fn journals(&self) -> impl Iterator<Item = &Arc<Journal>> {
+        self.journals.values()
+    }
+
+    /// The queues of a named journal.
+    pub fn queues_of_journal(&self, name: &str) -> impl Iterator<Item = &Arc<Queue>> {
+        self.all_queues().filter(move |queue| queue.journal.as_deref() == Some(name))
     }
 
     /// A lock, held or not; `None` if nobody ever asked for it.

@@ -24,6 +24,7 @@ mod identity;
 mod members;
 mod nodes;
 mod operators;
+mod pairs;
 mod partitions;
 mod permissions;
 mod protocol;

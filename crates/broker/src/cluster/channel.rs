@@ -18,3 +18,5 @@ pub(crate) const QUERIES: u8 = 7;
 pub(crate) const INQUIRIES: u8 = 8;
 /// Which alarms of a node are on.
 pub(crate) const ALARMS: u8 = 9;
+/// What the two nodes of a pair say to each other.
+pub(crate) const PAIRS: u8 = 10;

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use activation::file::JournalUid;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::id::{NodeId, QueueId, StreamId};
 use model::time::Millis;
@@ -57,6 +58,10 @@ impl Fabric for Cluster {
         out.put_slice(&batch);
         // If it is not connected the shards have heard so.
         self.lanes.send(to, channel::ORDERS, out.freeze());
+    }
+
+    fn keep(&self, journal: JournalUid, queue: QueueId, batch: Bytes) {
+        self.pairs.orders(journal, queue, batch);
     }
 
     fn notice(&self, to: NodeId, notice: &Notice) {
@@ -189,8 +194,14 @@ impl Cluster {
         }
     }
 
+    /// Says something to the other node of a pair; `false`: it is not connected.
+    pub(crate) fn pair_word(&self, to: NodeId, word: Bytes) -> bool {
+        self.lanes.send(to, channel::PAIRS, word)
+    }
+
     /// Tells all shards.
     pub(super) fn tell_shards(&self, command: impl Fn() -> Command) {
+        self.pairs.post_all(&command);
         for index in 0..self.shards.len() {
             self.shards.inbox(index).post(Batch::one(command()));
         }

@@ -197,6 +197,7 @@ mod tests {
             arguments: amq_protocol_types::FieldTable::default(),
             user_who_performed_action: "guest".into(),
             home: NodeId(1),
+            journal: None,
             members: members.iter().map(member).collect(),
         }
     }

@@ -87,6 +87,7 @@ impl Member for Part {
 
     fn role(&self, role: Role) {
         tracing::info!(%role, "metadata group");
+        self.topology.counts_leases(matches!(role, Role::Leader { .. }));
         match role {
             Role::Leader { term } => self.proposer.led_by(term, Some(self.me)),
             Role::Follower { term, leader } => self.proposer.led_by(term, leader),

@@ -400,6 +400,21 @@ pub const KEYS: &[Key] = &[
          a killed process.",
     ),
     key(
+        "journal.lease",
+        millis(500, 60_000),
+        "\"2s\"",
+        "How long the lock of a journal on two nodes lasts after each renewal. When its active node dies, the\n\
+         other one waits for the end of it; an active node that is cut off stops confirming a tenth earlier.\n\
+         The same on both nodes.",
+    ),
+    key(
+        "journal.replica_timeout",
+        millis(100, 60_000),
+        "\"3s\"",
+        "How long the replica of a journal on two nodes may leave a request unanswered before the active node\n\
+         goes on alone.",
+    ),
+    key(
         "default_vhost",
         TEXT,
         "\"/\"",

@@ -182,9 +182,9 @@ impl Gateway {
 
     /// Whether another node keeps this classic queue.
     pub(super) fn is_kept_elsewhere(&self, queue: &Queue) -> bool {
-        queue.kind == QueueKind::Classic
-            && queue.home != NodeId(0)
-            && queue.home != self.node.cluster.me.node
+        let is_here = queue.home == NodeId(0) || queue.home == self.node.cluster.me.node;
+        // Whoever serves a journal may be away for a moment, also if it is this node.
+        queue.kind == QueueKind::Classic && (queue.journal.is_some() || !is_here)
     }
 
     /// The queue is there, but nobody can be asked who keeps it.

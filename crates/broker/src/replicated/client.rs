@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use crate::origin::Origin;
 use crate::replicated::notice::{Item, Notice, Reply};
 use crate::replicated::numbered::{Courier, Sender};
-use crate::replicated::order::{self, Order, Run};
+use crate::replicated::order::{self, Order, Run, Subscribed};
 use crate::replicated::seat::Seat;
 use crate::shard::command::{Consumed, Counts, Deleted, Done, Got, Settlement, answer};
 use crate::shard::confirms::{Confirms, Owed};
@@ -54,6 +54,8 @@ pub(crate) enum Asker {
         done: Done,
     },
     Consume(ConsumerId, oneshot::Sender<Consumed>),
+    /// A consumer that has subscribed with an earlier leader.
+    Again(ConsumerId),
     Cancel(ConsumerId, oneshot::Sender<bool>),
     Get(oneshot::Sender<Got>),
     Count(oneshot::Sender<Option<Counts>>),
@@ -97,6 +99,8 @@ pub(crate) struct Client {
     seats: BTreeMap<ConsumerId, Seat>,
     /// What was settled since the present leader was asked to deliver again.
     attaching: Option<Attaching>,
+    /// Subscriptions that wait for whoever leads next.
+    parked: Vec<(Subscribed, Asker)>,
 }
 
 impl Client {
@@ -113,6 +117,7 @@ impl Client {
             early: BTreeMap::new(),
             seats: BTreeMap::new(),
             attaching: None,
+            parked: Vec::new(),
         }
     }
 
@@ -136,6 +141,13 @@ impl Client {
     pub(crate) fn refuse_without_leader(&mut self, outboxes: &mut Outboxes) {
         if self.leader.is_none() && self.courier.len() > 0 {
             self.abandon(outboxes);
+        }
+    }
+
+    /// The same for everything but publishes, which somebody may soon lead again.
+    pub(crate) fn refuse_questions_without_leader(&mut self, outboxes: &mut Outboxes) {
+        if self.leader.is_none() && self.courier.len() > 0 {
+            self.give_up_questions(outboxes);
         }
     }
 
@@ -490,6 +502,13 @@ impl Client {
                 }
                 answer(to, consumed);
             }
+            (Asker::Again(consumer), Reply::Consumed(consumed)) => {
+                // Somebody else was faster, and has the queue exclusively.
+                if consumed != Consumed::Done {
+                    self.revoke(outboxes, consumer);
+                    self.unseat(outboxes, consumer);
+                }
+            }
             (Asker::Count(to), Reply::Counted(counts)) => answer(to, Some(counts)),
             (Asker::Cancel(consumer, to), Reply::Cancelled(last)) => {
                 self.part(outboxes, consumer);
@@ -570,9 +589,89 @@ impl Client {
         self.cancel_all(outboxes);
     }
 
+    /// Whoever leads the queue next knows nothing of this node's consumers and of what they hold.
+    /// Publishes that were sent are refused, since the next one may have them already; those that
+    /// were not wait for it, and so do subscriptions and counts. Other questions find nothing.
+    pub(crate) fn give_up_questions(&mut self, outboxes: &mut Outboxes) {
+        let waits = |asker: &Asker| matches!(asker, Asker::Consume(..) | Asker::Count(_));
+        let (mut kept, mut askers) = (BTreeMap::new(), Vec::new());
+        for (number, asker) in std::mem::take(&mut self.asking) {
+            if waits(&asker) {
+                kept.insert(number, asker);
+            } else {
+                askers.push(asker);
+            }
+        }
+        self.asking = kept;
+        let sent = self.courier.in_flight();
+        for (at, pending) in self.courier.waiting_mut().enumerate() {
+            let is_publish = matches!(pending.asker, Asker::Publisher { .. });
+            // The first order of a start stays, so that it is seen as one.
+            if (is_publish && at >= sent)
+                || matches!(pending.asker, Asker::Count(_))
+                || matches!(pending.order, Order::Hello)
+            {
+                continue;
+            }
+            // It has to come behind what ends everything that this node had there.
+            if let (Order::Consume(_), Asker::Consume(..)) = (&pending.order, &pending.asker) {
+                let order = std::mem::replace(&mut pending.order, Order::Nothing);
+                let asker = std::mem::replace(&mut pending.asker, Asker::Nobody);
+                if let Order::Consume(subscribed) = order {
+                    self.parked.push((*subscribed, asker));
+                }
+                continue;
+            }
+            // Its number stays, so that those behind it have theirs.
+            pending.order = Order::Nothing;
+            match std::mem::replace(&mut pending.asker, Asker::Nobody) {
+                Asker::Publisher { origin, bytes, done } => {
+                    refuse(origin.as_deref(), done);
+                    if let Some(origin) = &origin {
+                        origin.in_flight.settle(bytes);
+                    }
+                }
+                asker => askers.push(asker),
+            }
+        }
+        for asker in askers {
+            self.no_queue(outboxes, asker);
+        }
+        self.early.clear();
+        self.attaching = None;
+    }
+
+    /// The consumers of this node subscribe with the new leader, unless they are about to.
+    pub(crate) fn subscribe_again<'s>(
+        &mut self,
+        now: Timestamp,
+        subscribed: impl Iterator<Item = &'s Subscribed>,
+    ) {
+        let mut asked = BTreeSet::new();
+        for (subscribed, asker) in std::mem::take(&mut self.parked) {
+            let consumer = subscribed.consumer;
+            asked.insert(consumer);
+            // Its connection may have gone meanwhile.
+            if self.is_seated(consumer) {
+                self.push(now, Order::Consume(Box::new(subscribed)), asker);
+            }
+        }
+        for subscribed in subscribed.filter(|subscribed| !asked.contains(&subscribed.consumer)) {
+            let consumer = subscribed.consumer;
+            if self.is_seated(consumer) {
+                let order = Order::Consume(Box::new(subscribed.clone()));
+                self.push(now, order, Asker::Again(consumer));
+            }
+        }
+    }
+
+    fn is_seated(&self, consumer: ConsumerId) -> bool {
+        self.seats.get(&consumer).is_some_and(|seat| !seat.is_parted())
+    }
+
     fn no_queue(&mut self, outboxes: &mut Outboxes, asker: Asker) {
         match asker {
-            Asker::Nobody | Asker::Publisher { .. } => {}
+            Asker::Nobody | Asker::Publisher { .. } | Asker::Again(_) => {}
             Asker::Consume(consumer, to) => {
                 self.unseat(outboxes, consumer);
                 answer(to, Consumed::NoQueue);
@@ -591,7 +690,7 @@ impl Client {
         let later = self.asking.split_off(&number);
         for asker in std::mem::replace(&mut self.asking, later).into_values() {
             let reply = match &asker {
-                Asker::Nobody | Asker::Publisher { .. } => continue,
+                Asker::Nobody | Asker::Publisher { .. } | Asker::Again(_) => continue,
                 Asker::Get(_) => Reply::Empty,
                 // Had it been refused, the leader would have said that it does not know it.
                 Asker::Consume(consumer, _) if self.seats.contains_key(consumer) => {
@@ -636,7 +735,8 @@ impl Client {
                 asker => self.no_queue(outboxes, asker),
             }
         }
-        for asker in std::mem::take(&mut self.asking).into_values() {
+        let parked = std::mem::take(&mut self.parked).into_iter().map(|(_, asker)| asker);
+        for asker in std::mem::take(&mut self.asking).into_values().chain(parked) {
             self.no_queue(outboxes, asker);
         }
         self.cancel_all(outboxes);

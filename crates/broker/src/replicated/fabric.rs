@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use activation::file::JournalUid;
 use bytes::Bytes;
 use metadata::objects::member::Stage;
 use model::id::{NodeId, QueueId, StreamId};
@@ -28,6 +29,9 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     /// Sends a batch of orders to the node that leads a queue. If it cannot be reached the batch is
     /// lost, and the shards hear that the node is.
     fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes);
+
+    /// Orders for a queue of a journal, if that is open on this node.
+    fn keep(&self, _journal: JournalUid, _queue: QueueId, _batch: Bytes) {}
 
     /// Sends what a leader tells a node.
     fn notice(&self, to: NodeId, notice: &Notice);

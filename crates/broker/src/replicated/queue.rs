@@ -80,6 +80,8 @@ pub(crate) struct ClusterQueue {
     /// Nodes that hold something and were not there when this one began to lead, and until when
     /// they have time to come.
     absent: BTreeMap<NodeId, Timestamp>,
+    /// Consumers of this node of a queue whose journal may move: they subscribe again where it goes.
+    subscribed: BTreeMap<ConsumerId, Subscribed>,
 }
 
 impl ClusterQueue {
@@ -94,8 +96,8 @@ impl ClusterQueue {
         {
             client.follow(now, Some(leader));
         }
-        if let Some(keeper) = home.and_then(|home| desk.fabric.start_of(home)) {
-            client.follow(now, Some(Leader { node: keeper.node, term: keeper.boot }));
+        if let Some(leader) = keeper_of(&profile, desk) {
+            client.follow(now, Some(leader));
         }
         let patience = desk.publish_timeout;
         Self {
@@ -112,6 +114,7 @@ impl ClusterQueue {
             patience,
             gone: BTreeSet::new(),
             absent: BTreeMap::new(),
+            subscribed: BTreeMap::new(),
         }
     }
 
@@ -144,6 +147,7 @@ impl ClusterQueue {
 
     /// A consumer of this node is gone with its channel.
     pub(crate) fn gone(&mut self, desk: &mut Desk, consumer: ConsumerId) {
+        self.subscribed.remove(&consumer);
         self.client.unseat(&mut desk.outboxes, consumer);
         self.cast(desk.now, Order::Gone { consumer });
     }
@@ -173,6 +177,9 @@ impl ClusterQueue {
             arguments: consume.arguments,
             user: consume.user.to_string(),
         };
+        if self.profile.journal.is_some() {
+            self.subscribed.insert(consumer, subscribed.clone());
+        }
         let asker = Asker::Consume(consumer, consume.answer);
         self.client.order(desk.now, Order::Consume(Box::new(subscribed)), asker);
     }
@@ -183,17 +190,20 @@ impl ClusterQueue {
         consumer: ConsumerId,
         answer: oneshot::Sender<bool>,
     ) {
+        self.subscribed.remove(&consumer);
         self.client.order(now, Order::Cancel { consumer }, Asker::Cancel(consumer, answer));
     }
 
     /// The broker ends a consumer of this node.
     pub(crate) fn revoke(&mut self, desk: &mut Desk, consumer: ConsumerId) {
+        self.subscribed.remove(&consumer);
         self.client.revoke(&mut desk.outboxes, consumer);
         self.cast(desk.now, Order::Cancel { consumer });
     }
 
     /// A connection of this node has ended without a word.
     pub(crate) fn connection_gone(&mut self, desk: &mut Desk, connection: ConnectionId) {
+        self.subscribed.retain(|_, subscribed| subscribed.connection != connection);
         if self.client.leave(&mut desk.outboxes, connection) {
             self.cast(desk.now, Order::Left { connection });
         }
@@ -243,6 +253,13 @@ impl ClusterQueue {
         let stream = self.replica.as_ref().map(Replica::stream);
         let before = self.profile.member(desk.fabric.me().node).map(|member| member.group);
         self.profile = profile;
+        if self.profile.journal.is_some() {
+            self.home = Some(self.profile.home);
+            let leader = keeper_of(&self.profile, desk);
+            if leader != self.client.leader() {
+                self.move_to(desk, leader);
+            }
+        }
         if stream != member.map(|member| member.stream) {
             self.leave(desk);
             self.replica = member.map(|member| start(desk, &self.profile, member));
@@ -254,6 +271,15 @@ impl ClusterQueue {
         }
         if let Some(replica) = &mut self.replica {
             replica.configure(&self.profile);
+        }
+    }
+
+    /// The journal that it is in is served by somebody else now, or by nobody.
+    fn move_to(&mut self, desk: &mut Desk, leader: Option<Leader>) {
+        self.client.give_up_questions(&mut desk.outboxes);
+        self.client.follow(desk.now, leader);
+        if leader.is_some() {
+            self.client.subscribe_again(desk.now, self.subscribed.values());
         }
     }
 
@@ -271,8 +297,10 @@ impl ClusterQueue {
     }
 
     /// Batches of another node, or of this one, for the leader.
-    pub(crate) fn orders(&mut self, batch: Bytes) {
-        if let Some(replica) = &mut self.replica {
+    pub(crate) fn orders(&mut self, desk: &Desk, batch: Bytes) {
+        if let Some(seat) = &self.profile.journal {
+            desk.fabric.keep(seat.journal, self.profile.id, batch);
+        } else if let Some(replica) = &mut self.replica {
             replica.orders(batch);
         }
     }
@@ -290,13 +318,19 @@ impl ClusterQueue {
     }
 
     /// A node is connected: if it keeps this queue, the way to it is open.
-    pub(crate) fn up(&mut self, now: Timestamp, node: Sender) {
+    pub(crate) fn up(&mut self, desk: &mut Desk, node: Sender) {
+        let now = desk.now;
         self.gone.remove(&node.node);
         self.absent.remove(&node.node);
         if let Some(replica) = &mut self.replica {
             replica.is_here(node);
         }
-        if self.home == Some(node.node) {
+        if let Some(seat) = &self.profile.journal {
+            let leader = Leader { node: node.node, term: seat.term };
+            if seat.served == Some(node) && self.client.leader() != Some(leader) {
+                self.move_to(desk, Some(leader));
+            }
+        } else if self.home == Some(node.node) {
             self.client.follow(now, Some(Leader { node: node.node, term: node.boot }));
         }
     }
@@ -305,7 +339,12 @@ impl ClusterQueue {
     /// wait for.
     pub(crate) fn lost(&mut self, desk: &mut Desk, node: NodeId) {
         let now = desk.now;
-        if self.home == Some(node) {
+        if self.profile.journal.is_some() {
+            // The other node of the pair goes on with it soon.
+            if self.client.leader().is_some_and(|leader| leader.node == node) {
+                self.move_to(desk, None);
+            }
+        } else if self.home == Some(node) {
             self.client.follow(now, None);
             self.client.abandon(&mut desk.outboxes);
         } else if self.client.leader().is_some_and(|leader| leader.node == node) {
@@ -441,7 +480,9 @@ impl ClusterQueue {
 
     /// The end of a turn: what has gathered goes to the leader, into the log, and to nodes.
     pub(crate) fn hand_over(&mut self, desk: &mut Desk) {
-        if self.home.is_some() {
+        if self.profile.journal.is_some() {
+            self.client.refuse_questions_without_leader(&mut desk.outboxes);
+        } else if self.home.is_some() {
             self.client.refuse_without_leader(&mut desk.outboxes);
         }
         let me = self.client.me();
@@ -453,7 +494,7 @@ impl ClusterQueue {
             while let Some((leader, batch)) = self.client.batch() {
                 moved = true;
                 if leader.node == me.node {
-                    self.orders(batch);
+                    self.orders(desk, batch);
                 } else {
                     desk.fabric.orders(leader.node, self.profile.id, batch);
                 }
@@ -607,6 +648,21 @@ impl ClusterQueue {
 /// By which number the members of a queue's group know each other.
 fn address(queue: QueueId, member: &Member) -> GroupId {
     if member.group == 0 { queue.into() } else { GroupId(member.group) }
+}
+
+/// Who keeps a classic queue of another node or of a journal, as far as it can be reached.
+fn keeper_of(profile: &Profile, desk: &Desk) -> Option<Leader> {
+    if profile.quorum.is_some() {
+        return None;
+    }
+    let Some(seat) = &profile.journal else {
+        let keeper = desk.fabric.start_of(profile.home)?;
+        return Some(Leader { node: keeper.node, term: keeper.boot });
+    };
+    let served = seat.served?;
+    // Another start of that node has not said that it serves it.
+    let is_there = desk.fabric.start_of(served.node) == Some(served);
+    is_there.then_some(Leader { node: served.node, term: seat.term })
 }
 
 /// Starts this node's member of a queue.

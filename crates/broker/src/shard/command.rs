@@ -10,6 +10,7 @@ use model::time::Millis;
 use tokio::sync::oneshot;
 
 use crate::origin::{Group, Origin};
+use crate::pair::backfill::Survey;
 use crate::replicated::client::Leader;
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
@@ -99,6 +100,10 @@ pub(crate) enum Command {
     LostForLong { node: NodeId },
     /// A dead-lettered message has reached its targets, or was refused by some of them.
     DeadLettered { queue: QueueId, seq: Seq, accepted: bool },
+    /// A queue of a journal that is served here, new or known already.
+    Keep(Box<Profile>),
+    /// A look at the stored messages of a queue from a position on, at the end of a turn.
+    Survey { queue: QueueId, from: Seq, most: usize, then: Surveyed },
     /// A look at one queue.
     View { queue: QueueId, answer: oneshot::Sender<Option<QueueView>> },
     /// A look at everything, `copies` of queues that others lead included if wanted.
@@ -108,15 +113,25 @@ pub(crate) enum Command {
     Stop { answer: oneshot::Sender<Vec<(QueueId, Seq)>> },
 }
 
+/// Takes what a look at a queue has found, within the turn of its shard.
+pub(crate) struct Surveyed(pub(crate) Box<dyn FnOnce(Survey) + Send>);
+
+impl std::fmt::Debug for Surveyed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Surveyed")
+    }
+}
+
 impl Command {
     /// The one queue that it is for, if it is for one.
     pub(crate) fn queue(&self) -> Option<QueueId> {
         match self {
             Self::Publish(arrival) => Some(arrival.queue),
             Self::Consume(consume) => Some(consume.queue),
-            Self::Create(profile) | Self::Open(profile) | Self::Configure(profile) => {
-                Some(profile.id)
-            }
+            Self::Create(profile)
+            | Self::Open(profile)
+            | Self::Keep(profile)
+            | Self::Configure(profile) => Some(profile.id),
             Self::Notice(notice) => Some(notice.queue),
             Self::Settle { queue, .. }
             | Self::Sent { queue, .. }
@@ -137,6 +152,7 @@ impl Command {
             | Self::Raft { queue, .. }
             | Self::Orders { queue, .. }
             | Self::Leads { queue, .. }
+            | Self::Survey { queue, .. }
             | Self::DeadLettered { queue, .. }
             | Self::View { queue, .. } => Some(*queue),
             Self::ConnectionGone { .. }

@@ -123,6 +123,10 @@ impl Visit {
 impl Shard {
     /// Orders of another node for a classic queue.
     pub(super) fn visit(&mut self, queue: QueueId, batch: Bytes) {
+        if self.of_journal && !self.slots.contains_key(&queue) {
+            // This node has not heard of it yet, or it is gone: then the sender hears so.
+            return;
+        }
         let batches = match order::read_batches(batch) {
             Ok(batches) => batches,
             Err(error) => return tracing::error!(%queue, %error, "orders of another node"),

@@ -208,6 +208,7 @@ mod tests {
             arguments: FieldTable::default(),
             user_who_performed_action: "guest".into(),
             home: NodeId(1),
+            journal: None,
             members: (1..=3).map(|node| Member::founding(QueueId(id), NodeId(node))).collect(),
         };
         (1..=count).map(queue).collect()

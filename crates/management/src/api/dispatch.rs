@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::call::Call;
 use super::resource::Resource;
 use super::{
-    bindings, cluster, connections, consumers, definitions, exchanges, features, health, limits,
-    messages, nodes, overview, parameters, permissions, policies, queues, quorum, reconciliation,
-    replicas, users, vhosts,
+    bindings, cluster, connections, consumers, definitions, exchanges, features, health, journals,
+    limits, messages, nodes, overview, parameters, permissions, policies, queues, quorum,
+    reconciliation, replicas, users, vhosts,
 };
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
@@ -113,6 +113,12 @@ pub(super) async fn dispatch<N: Node>(
         (R::QuorumPlan(vhost, name), Get) => reconciliation::plan(call, vhost, name).await,
         (R::Reconciliation, Get) => reconciliation::status(call).await,
         (R::ReconcileNow, Post) => reconciliation::now(call).await,
+        (R::Journals, Get) => journals::list(call),
+        (R::Journal(name), Get) => journals::get(call, name),
+        (R::Journal(name), Put) => journals::put(call, name).await,
+        (R::Journal(name), Delete) => journals::delete(call, name).await,
+        (R::JournalBackup(name), Put) => journals::set_backup(call, name).await,
+        (R::JournalBackup(name), Delete) => journals::remove_backup(call, name).await,
         (R::QuorumLeader(vhost, name), Put) => quorum::transfer(call, vhost, name).await,
         (R::QuorumAddMember(vhost, name), Post) => replicas::add(call, vhost, name).await,
         (R::QuorumDeleteMember(vhost, name), Delete) => replicas::delete(call, vhost, name).await,

@@ -171,6 +171,12 @@ pub enum Resource {
     Reconciliation,
     /// `/reconciliation/now`
     ReconcileNow,
+    /// `/journals`
+    Journals,
+    /// `/journals/NAME`
+    Journal(String),
+    /// `/journals/NAME/backup`
+    JournalBackup(String),
 }
 
 /// The two lists of policies.
@@ -346,6 +352,9 @@ impl Resource {
             ["rebalance", "queues"] => Self::Rebalance,
             ["reconciliation"] => Self::Reconciliation,
             ["reconciliation", "now"] => Self::ReconcileNow,
+            ["journals"] => Self::Journals,
+            ["journals", _] => Self::Journal(text(1)),
+            ["journals", _, "backup"] => Self::JournalBackup(text(1)),
             ["version"] => Self::Version,
             ["aliveness-test", _] => Self::Aliveness(vhost(1)),
             ["healthchecks", "node"] | ["healthchecks", "node", _] => Self::OldHealth,
@@ -367,6 +376,7 @@ impl Resource {
             | Self::Queue(..)
             | Self::Vhost(_)
             | Self::User(_)
+            | Self::Journal(_)
             | Self::Permission(..) => &["HEAD", "GET", "PUT", "DELETE"],
             Self::TopicPermissionsOf(..) => &["HEAD", "GET", "PUT", "DELETE"],
             Self::TopicPermission(..) | Self::AuthAttempts(_) => &["HEAD", "GET", "DELETE"],
@@ -397,6 +407,7 @@ impl Resource {
             Self::BindingsBetween(_) => &["HEAD", "GET", "POST"],
             Self::VhostProtection(_) => &["POST", "DELETE"],
             Self::HashPassword(_) => &["HEAD", "GET", "PUT"],
+            Self::JournalBackup(_) => &["PUT", "DELETE"],
             Self::EnableFeatureFlag(_) | Self::QuorumLeader(..) => &["PUT"],
             _ => &["HEAD", "GET"],
         }

@@ -34,7 +34,11 @@ pub(super) const COMPARED: &[&str] = &[
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",
+    JOURNAL,
 ];
+
+/// The argument, and the key of policies, that names a queue's journal.
+pub(super) const JOURNAL: &str = "x-journal";
 
 /// Arguments that only streams have.
 const OF_STREAMS: &[&str] = &[
@@ -58,7 +62,7 @@ const OF_QUORUM: &[&str] = &[
 
 /// Arguments that only classic queues have.
 const OF_CLASSIC: &[&str] =
-    &["x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator"];
+    &["x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator", JOURNAL];
 
 /// The check of one argument; the error is RabbitMQ's term, printed.
 type Check = fn(&AMQPValue, &FieldTable) -> Result<(), String>;
@@ -85,6 +89,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("x-delayed-retry-type", check_retry),
     ("x-delayed-retry-min", check_ttl),
     ("x-delayed-retry-max", check_ttl),
+    (JOURNAL, check_string),
 ];
 
 /// The type that arguments ask for, which were checked.

@@ -102,6 +102,7 @@ const SETTINGS: &[Setting] = &[
     setting("delayed-retry-max", Shape::Positive, "delayed retry maximum delay")
         .for_operators()
         .not_classic(),
+    setting("x-journal", Shape::Text, "journal name").not_quorum(),
 ];
 
 /// Compiles the pattern of a policy whose definition is right.

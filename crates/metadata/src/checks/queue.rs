@@ -139,6 +139,7 @@ impl State {
         if queue_arguments::kind(&arguments) == QueueKind::Quorum {
             check_quorum(&object, declare)?;
         }
+        self.journal_of_new_queue(declare, &arguments)?;
         if let Some(limit) = self.vhost_limit(&declare.vhost, VhostLimit::MaxQueues)
             && self.queue_count(&declare.vhost) as u64 >= limit
         {

@@ -214,12 +214,12 @@ impl State {
         Answer::Set { incarnation }
     }
 
-    fn put_register(&mut self, register: Register, out: &mut Outcome) {
+    pub(super) fn put_register(&mut self, register: Register, out: &mut Outcome) {
         out.records.push(record::put(&Record::Register(&register)));
         self.registers.insert(Arc::clone(&register.id), Arc::new(register));
     }
 
-    fn remove_coordination(&mut self, id: &Name, out: &mut Outcome) {
+    pub(super) fn remove_coordination(&mut self, id: &Name, out: &mut Outcome) {
         if let Some(lock) = self.locks.remove(id) {
             out.records.push(record::delete(&Record::Lock(&lock)));
             out.deleted = true;

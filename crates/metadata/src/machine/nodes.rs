@@ -101,7 +101,10 @@ impl State {
             .ok_or_else(|| not_found("node", &id.to_string().into()))?;
         self.drop_transients_of(&node, out);
         // What it kept alone is gone with it.
-        self.drop_queues(|queue| queue.kind == QueueKind::Classic && queue.home == id, out);
+        self.drop_queues(
+            |queue| queue.kind == QueueKind::Classic && queue.home == id && queue.journal.is_none(),
+            out,
+        );
         self.nodes.remove(&id.0);
         out.records.push(record::delete(&Record::Node(&node)));
         out.deleted = true;

@@ -26,6 +26,8 @@ impl State {
         let id = QueueId(self.last_queue + 1);
         let arguments = self.arguments_of_new_queue(&declare);
         let kind = queue_arguments::kind(&arguments);
+        let journal = self.journal_of_new_queue(&declare, &arguments)?;
+        let kept = journal.as_deref().and_then(|name| self.journal(name)).map(|kept| kept.home());
         let members = match kind {
             QueueKind::Classic => Vec::new(),
             QueueKind::Quorum if declare.members.is_empty() => {
@@ -53,7 +55,8 @@ impl State {
             exclusive_owner: declare.exclusive_owner,
             arguments,
             user_who_performed_action: declare.user,
-            home: declare.home,
+            home: kept.unwrap_or(declare.home),
+            journal,
             members,
         });
         out.created = true;

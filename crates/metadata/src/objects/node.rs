@@ -44,9 +44,14 @@ impl Node {
         self.boot > boot || told && !starts.contains(&self.start)
     }
 
+    /// Whether it can have copies of journals and members of queues.
+    pub fn keeps_queues(&self) -> bool {
+        self.role == NodeRole::Full && !self.lost
+    }
+
     /// Whether queues may be put there.
     pub fn takes_queues(&self) -> bool {
-        self.role == NodeRole::Full && !self.lost && !self.maintenance
+        self.keeps_queues() && !self.maintenance
     }
 }
 

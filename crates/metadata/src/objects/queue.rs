@@ -41,6 +41,9 @@ pub struct Queue {
         skip_serializing_if = "home::is_none"
     )]
     pub home: NodeId,
+    /// The named journal that a classic queue is in: it is kept where that is served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<Name>,
     /// The members of a quorum queue, its first leader before the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Member>,

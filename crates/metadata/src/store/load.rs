@@ -9,6 +9,7 @@ use crate::machine::users;
 use crate::objects::Name;
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
+use crate::objects::journal::Journal;
 use crate::objects::limit::{UserLimit, VhostLimit};
 use crate::objects::lock::Lock;
 use crate::objects::node::Node;
@@ -82,6 +83,10 @@ pub(super) fn insert(state: &mut State, key: &[u8], value: &[u8]) -> Result<(), 
         record::REGISTER => {
             let register: Arc<Register> = read(key, value)?;
             state.registers.insert(Arc::clone(&register.id), register);
+        }
+        record::JOURNAL => {
+            let journal: Arc<Journal> = read(key, value)?;
+            state.journals.insert(Arc::clone(&journal.name), journal);
         }
         record::LAST_QUEUE => state.last_queue = read(key, value)?,
         record::GLOBAL_PARAMETER => {

@@ -13,6 +13,7 @@ use model::id::QueueId;
 
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
+use crate::objects::journal::Journal;
 use crate::objects::limit::{UserLimit, VhostLimit};
 use crate::objects::lock::Lock;
 use crate::objects::node::Node;
@@ -50,6 +51,7 @@ pub(super) const DATA_SET: u8 = b'R';
 pub(super) const LAST_TOKEN: u8 = b'S';
 pub(super) const LOCK: u8 = b'T';
 pub(super) const REGISTER: u8 = b'U';
+pub(super) const JOURNAL: u8 = b'V';
 
 /// An object about to be written or deleted.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +63,7 @@ pub(crate) enum Record<'o> {
     LastToken(u64),
     Lock(&'o Lock),
     Register(&'o Register),
+    Journal(&'o Journal),
     GlobalParameter(&'o GlobalParameter),
     User(&'o User),
     UserLimit(&'o str, UserLimit, i64),
@@ -93,6 +96,7 @@ fn key(record: &Record<'_>) -> Vec<u8> {
         Record::LastToken(_) => join(LAST_TOKEN, &[]),
         Record::Lock(lock) => join(LOCK, &[&lock.id]),
         Record::Register(register) => join(REGISTER, &[&register.id]),
+        Record::Journal(journal) => join(JOURNAL, &[&journal.name]),
         Record::GlobalParameter(parameter) => join(GLOBAL_PARAMETER, &[&parameter.name]),
         Record::User(user) => join(USER, &[&user.name]),
         Record::UserLimit(user, limit, _) => join(USER_LIMIT, &[user, limit.as_str()]),
@@ -141,6 +145,7 @@ fn value(record: &Record<'_>) -> Vec<u8> {
         Record::DataSet(number) | Record::LastToken(number) => serde_json::to_writer(to, number),
         Record::Lock(lock) => serde_json::to_writer(to, lock),
         Record::Register(register) => serde_json::to_writer(to, register),
+        Record::Journal(journal) => serde_json::to_writer(to, journal),
         Record::GlobalParameter(parameter) => serde_json::to_writer(to, parameter),
         Record::User(user) => serde_json::to_writer(to, user),
         Record::UserLimit(user, limit, value) => serde_json::to_writer(to, &(user, limit, value)),
@@ -181,6 +186,7 @@ pub(crate) fn all_of(state: &State, visit: &mut dyn FnMut(Record<'_>)) {
     }
     state.locks.values().for_each(|lock| visit(Record::Lock(lock)));
     state.registers.values().for_each(|register| visit(Record::Register(register)));
+    state.journals.values().for_each(|journal| visit(Record::Journal(journal)));
 }
 
 /// Visits every record of a vhost.

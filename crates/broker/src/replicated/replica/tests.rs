@@ -101,6 +101,7 @@ fn a_queue_that_expires_is_given_its_time_by_every_new_leader() {
         name: "q".into(),
         durable: true,
         home: NodeId(0),
+        journal: None,
         settings: Settings { expires, ..Settings::new(Style::Quorum) },
         dead_letter: None,
         quorum: Some(vec![metadata::objects::member::Member::founding(QueueId(1), NodeId(1))]),
@@ -128,6 +129,7 @@ fn keeping() -> Profile {
         name: "q".into(),
         durable: true,
         home: NodeId(0),
+        journal: None,
         settings: Settings {
             dead_letter: true,
             keeps_dead: true,

@@ -202,6 +202,7 @@ impl Node {
             name: World::name(queue).into(),
             durable: true,
             home: NodeId(0),
+            journal: None,
             settings,
             dead_letter: heir.map(|heir| DeadLetterTarget {
                 exchange: "".into(),

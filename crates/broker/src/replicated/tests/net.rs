@@ -318,6 +318,7 @@ impl Net {
         for node in &self.nodes {
             node.post(Command::Create(Box::new(Profile {
                 home: NodeId(1),
+                journal: None,
                 quorum: None,
                 settings: Settings::new(Style::Classic),
                 ..*Node::profile(queue, Vec::new())
@@ -471,6 +472,7 @@ impl Node {
             name: "q".into(),
             durable: true,
             home: NodeId(0),
+            journal: None,
             settings: Settings::new(Style::Quorum),
             dead_letter: None,
             quorum: Some(members),

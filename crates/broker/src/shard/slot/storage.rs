@@ -4,10 +4,14 @@ use journal::op::{Class, Head, Lsn, Op};
 use model::id::Seq;
 
 use super::Slot;
+use crate::pair::backfill::Survey;
 
 /// What is written behind the machine's head of a message: whether it is only spilled, so that a
 /// restart drops it.
 const STORED_HEAD_LEN: usize = queue::head::Head::LEN + 1;
+
+/// Positions that one look passes over at most.
+const SURVEY_SPAN: u64 = 100_000;
 
 impl Slot {
     /// Messages are gone: from memory, from this turn's puts, from the journal.
@@ -80,6 +84,22 @@ impl Slot {
             self.bodies.synced(durable);
             self.bodies.handed(lsn, Seq(self.next_seq.0 - 1));
         }
+    }
+
+    /// Its stored messages from a position on, at most so many. Only between turns, when everything
+    /// was handed over. Messages that are nowhere but in memory may be among them.
+    pub(crate) fn survey(&self, from: Seq, most: usize) -> Survey {
+        let last = self.next_seq.0 - 1;
+        let mut records = Vec::new();
+        let mut at = from.0;
+        let until = last.min(from.0.saturating_add(SURVEY_SPAN));
+        while at <= until && records.len() < most {
+            if let Some(head) = self.machine.head(Seq(at)) {
+                records.push((Seq(at), stored_head(head, self.spilled.contains(Seq(at)))));
+            }
+            at += 1;
+        }
+        Survey { records, reached: Seq(at - 1), ends: at > last }
     }
 
     /// The journal has synced up to `lsn`: bodies up to there may be dropped.

@@ -1,0 +1,472 @@
+//! The driver of one journal on this node: it performs what the activation machine wants, and tells
+//! it what has happened.
+//!
+//! Everything comes through one channel and is taken one by one. What may block or wait runs beside
+//! it and comes back as an input. A question to the quorum that was superseded has no answer any
+//! more, but a lock that is granted too late is given back.
+
+mod perform;
+mod report;
+mod standing;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use activation::event::{Event, Timer};
+use activation::file::JournalUid;
+use activation::lease::Lease;
+use activation::machine::{Machine, Passive, Phase, Settings};
+use activation::register::Token;
+use activation::standing::{Own, Record};
+use bytes::Bytes;
+use journal::journal::Journal;
+use journal::op::Lsn;
+use metadata::objects::Name;
+use metadata::objects::journal::Journal as JournalEntry;
+use model::id::NodeId;
+use model::time::Millis;
+use replication::message::{Downward, Refusal, Upward};
+use replication::sender::Limits;
+use replication::wire;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+use crate::pair::clock;
+use crate::pair::folder::Folder;
+use crate::pair::ground::News;
+use crate::pair::hold::Hold;
+use crate::pair::line::{Line, Session};
+use crate::pair::quorum::Quorum;
+use crate::pair::stage::{Stage, Yard};
+use crate::pair::standby::Standby;
+use crate::shard::command;
+
+pub(crate) use report::Report;
+
+/// How often clocks are looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// How long a node that was asked to accept this one as its replica may take to answer.
+const SEEK_WAIT: Millis = Millis(2000);
+
+/// How long a node that stops waits for its lock to be taken back.
+const RELEASE_WAIT: Duration = Duration::from_secs(1);
+
+/// What a driver is told.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Something for the machine.
+    Event(Event),
+    /// The answer to a question to the quorum.
+    Answer(u64, Event),
+    /// The answer to the question for the lock, and when it was asked.
+    Granted(u64, Event, Millis),
+    /// The answer to a renewal that was sent then; `None`: there is none.
+    Renewed(Token, Millis, Option<bool>),
+    /// The metadata knows that this node serves the journal, by this number; or why it does not.
+    Served(u64, Result<u64, String>),
+    /// The journal is open, or not; see `Driver::loading`.
+    Loaded(u64),
+    /// An empty journal is open for a copy.
+    Emptied(u64, Result<(Journal, watch::Receiver<Lsn>), String>),
+    /// The copy is durable up to here.
+    Durable(u64, Lsn),
+    /// The other node says something; nothing: the session is over.
+    Word(Session, Bytes),
+    /// The stream to the replica has come to something.
+    News(Session, News),
+    /// A node is connected.
+    Up,
+    /// A node is lost.
+    Down(NodeId),
+    /// A timer that was armed with this number has run out.
+    Timer(Timer, u64),
+    /// The metadata says something else of the journal.
+    Changed,
+    /// The node stops, or the journal is not on it any more. Answered when the journal is closed.
+    Stop(oneshot::Sender<()>),
+}
+
+/// What makes a driver.
+pub(crate) struct Parts {
+    pub(crate) yard: Yard,
+    pub(crate) line: Arc<dyn Line>,
+    pub(crate) folder: Folder,
+    pub(crate) entry: Arc<JournalEntry>,
+    pub(crate) uid: JournalUid,
+    pub(crate) own: Own,
+    /// Why the state file says nothing.
+    pub(crate) damage: Option<String>,
+}
+
+/// See the module head.
+pub(crate) struct Driver {
+    yard: Yard,
+    line: Arc<dyn Line>,
+    name: Name,
+    uid: JournalUid,
+    me: NodeId,
+    folder: Arc<Folder>,
+    damage: Option<String>,
+    quorum: Arc<Quorum>,
+    machine: Machine,
+    limits: Limits,
+    lease_length: Millis,
+    /// The lease of the grant that the machine has.
+    lease: Option<(Token, Lease)>,
+    /// Those who confirm have been told of it.
+    is_leased: bool,
+    renewal_sent: Millis,
+    hold: Arc<Hold>,
+    sender: UnboundedSender<Input>,
+    /// The question to the quorum that counts.
+    asked: u64,
+    /// Numbers what is opened, so that late words of something older are known.
+    opened: u64,
+    loading: Option<JoinHandle<Result<Stage, String>>>,
+    stage: Option<Stage>,
+    serving: Option<JoinHandle<()>>,
+    standby: Option<Standby>,
+    seek_until: Option<Millis>,
+    /// Watches how far the copy is durable.
+    follower: Option<JoinHandle<()>>,
+    /// Something that was open is being closed; what is opened next waits for it.
+    closing: Option<JoinHandle<()>>,
+    /// What the state file said before the copy was given up.
+    before: Record,
+    /// A node that has asked to be the replica.
+    asking: Option<Session>,
+    /// The replica that the journal is handed over to.
+    heir: Option<Session>,
+    timers: BTreeMap<Timer, u64>,
+    /// Numbers timers.
+    armed: u64,
+    /// The lock is being given back.
+    releasing: Option<JoinHandle<()>>,
+    no_quorum_since: Option<Millis>,
+    stopping: Vec<oneshot::Sender<()>>,
+    told: Option<Report>,
+}
+
+impl Driver {
+    /// A driver that has not begun, and where its inputs go.
+    pub(crate) fn new(parts: Parts) -> (Self, UnboundedReceiver<Input>) {
+        let Parts { yard, line, folder, entry, uid, own, damage } = parts;
+        let (sender, inputs) = mpsc::unbounded_channel();
+        let me = yard.cluster.me;
+        let lease_length = millis(yard.settings.lease);
+        let limits =
+            Limits { replica_timeout: millis(yard.settings.replica_timeout), ..Limits::DEFAULT };
+        let id = Name::clone(&entry.uid);
+        let quorum = Arc::new(Quorum::new(Arc::clone(&yard.topology), id, me, lease_length));
+        let settings = Settings { paired: entry.paired, allow_failback: false };
+        let driver = Self {
+            yard,
+            line,
+            name: Name::clone(&entry.name),
+            uid,
+            me: me.node,
+            folder: Arc::new(folder),
+            damage,
+            quorum,
+            machine: Machine::new(settings, own),
+            limits,
+            lease_length,
+            lease: None,
+            is_leased: false,
+            renewal_sent: Millis(0),
+            hold: Arc::default(),
+            sender,
+            asked: 0,
+            opened: 0,
+            loading: None,
+            stage: None,
+            serving: None,
+            standby: None,
+            seek_until: None,
+            follower: None,
+            closing: None,
+            before: own.record,
+            asking: None,
+            heir: None,
+            timers: BTreeMap::new(),
+            armed: 0,
+            releasing: None,
+            no_quorum_since: None,
+            stopping: Vec::new(),
+            told: None,
+        };
+        (driver, inputs)
+    }
+
+    /// Where its inputs go.
+    pub(crate) fn sender(&self) -> UnboundedSender<Input> {
+        self.sender.clone()
+    }
+
+    /// Drives until it is told to stop.
+    pub(crate) async fn run(mut self, mut inputs: UnboundedReceiver<Input>) {
+        if let Some(damage) = &self.damage {
+            tracing::error!(journal = %self.name, %damage, "the state file of this copy cannot be read");
+            self.event(Event::Unreadable);
+        } else {
+            self.event(Event::Start);
+        }
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                _ = tick.tick() => self.tick(),
+                input = inputs.recv() => match input {
+                    Some(input) => self.input(input).await,
+                    None => return,
+                },
+            }
+            if !self.stopping.is_empty() && self.is_over() {
+                break;
+            }
+        }
+        if let Some(closing) = self.closing.take() {
+            drop(closing.await);
+        }
+        if let Some(releasing) = self.releasing.take() {
+            // If nobody takes it the lease ends by itself.
+            drop(tokio::time::timeout(RELEASE_WAIT, releasing).await);
+        }
+        self.yard.pairs.leave(self.uid);
+        for answer in self.stopping {
+            command::answer(answer, ());
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.machine.phase(), Phase::Stopped | Phase::Failed) && self.loading.is_none()
+    }
+
+    async fn input(&mut self, input: Input) {
+        match input {
+            Input::Event(event) => self.event(event),
+            Input::Answer(asked, event) if asked == self.asked => self.event(event),
+            Input::Answer(..) => {}
+            Input::Granted(asked, event, sent_at) => self.granted(asked, event, sent_at),
+            Input::Renewed(token, sent_at, done) => self.renewed(token, sent_at, done),
+            Input::Served(opened, served) => self.served(opened, served),
+            Input::Loaded(opened) => self.loaded(opened).await,
+            Input::Emptied(opened, emptied) => self.emptied(opened, emptied),
+            Input::Durable(opened, lsn) if opened == self.opened => {
+                self.with_standby(|standby, effects| standby.durable(lsn, effects));
+            }
+            Input::Durable(..) => {}
+            Input::Word(session, message) => self.word(session, message),
+            Input::News(session, news) => self.news(session, news),
+            Input::Up => self.look_for_active(),
+            Input::Down(node) => self.down(node),
+            Input::Timer(timer, number) => {
+                if self.timers.get(&timer) == Some(&number) {
+                    self.timers.remove(&timer);
+                    self.event(Event::Timer(timer));
+                }
+            }
+            Input::Changed => self.changed(),
+            Input::Stop(answer) => {
+                self.stopping.push(answer);
+                self.event(Event::Stop);
+            }
+        }
+    }
+
+    /// Gives the machine an event, and performs what it wants.
+    fn event(&mut self, event: Event) {
+        let mut outputs = Vec::new();
+        self.machine.step(event, &mut outputs);
+        let mut more = Vec::new();
+        for output in outputs {
+            self.perform(output, &mut more);
+        }
+        self.after_step();
+        for event in more {
+            self.event(event);
+        }
+    }
+
+    /// The entry of the journal, as far as this node knows.
+    fn entry(&self) -> Option<Arc<JournalEntry>> {
+        self.yard.router.state().journal(&self.name).map(Arc::clone)
+    }
+
+    /// The node that has, or may have, the other copy.
+    fn other(&self) -> Option<NodeId> {
+        self.entry()?.other_than(self.me)
+    }
+
+    fn granted(&mut self, asked: u64, event: Event, sent_at: Millis) {
+        if let Event::Acquired(token) = event {
+            if asked != self.asked {
+                // Nobody waits for it any more.
+                return self.quorum.release(token);
+            }
+            self.lease = Some((token, Lease::new(self.lease_length, sent_at)));
+            self.is_leased = false;
+            self.renewal_sent = sent_at;
+        }
+        if asked == self.asked {
+            self.event(event);
+        }
+    }
+
+    fn renewed(&mut self, token: Token, sent_at: Millis, done: Option<bool>) {
+        let Some((_, lease)) = self.lease.as_mut().filter(|(known, _)| *known == token) else {
+            return;
+        };
+        match done {
+            Some(true) => {
+                lease.renewed(sent_at);
+                self.hold.extend(lease.ends_at(), clock::now());
+            }
+            Some(false) => {
+                self.hold.end();
+                self.event(Event::LeaseEnded);
+            }
+            None => {}
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = clock::now();
+        if let Some((token, lease)) = &self.lease {
+            let token = *token;
+            if !lease.is_usable(now) {
+                self.lease = None;
+                self.hold.end();
+                self.event(Event::LeaseEnded);
+            } else if self.renewal_sent.0 + self.lease_length.0 / 4 <= now.0 {
+                self.renewal_sent = now;
+                self.renew(token);
+            }
+        }
+        if let Some(stage) = &self.stage {
+            stage.ground.tick();
+        }
+        if self.seek_until.is_some_and(|until| until <= now)
+            && *self.machine.phase() == Phase::Passive(Passive::Seeking)
+        {
+            self.leave();
+            self.event(Event::NotAccepted);
+        }
+        self.look_for_quorum(now);
+        self.report();
+    }
+
+    /// A replica that has been without a majority for as long as a lease leaves the pair.
+    fn look_for_quorum(&mut self, now: Millis) {
+        if self.yard.cluster.metadata_leader().is_some() {
+            self.no_quorum_since = None;
+            return;
+        }
+        let since = *self.no_quorum_since.get_or_insert(now);
+        if since.0 + self.lease_length.0 <= now.0
+            && *self.machine.phase() == Phase::Passive(Passive::InSync)
+        {
+            self.event(Event::QuorumLost);
+        }
+    }
+
+    fn word(&mut self, session: Session, message: Bytes) {
+        if let Some(stage) = &self.stage
+            && stage.ground.session() == Some(session)
+        {
+            if message.is_empty() {
+                return stage.ground.closed();
+            }
+            match wire::decode_upward(message) {
+                Ok(message) => stage.ground.heard(&message),
+                Err(error) => {
+                    tracing::error!(journal = %self.name, ?error, "a word of the replica");
+                    stage.ground.closed();
+                }
+            }
+            return;
+        }
+        if self.standby.as_ref().is_some_and(|standby| standby.session() == session) {
+            return self.with_standby(|standby, effects| standby.heard(message, effects));
+        }
+        if let Ok(Upward::Register { .. }) = wire::decode_upward(message) {
+            self.registration(session);
+        }
+    }
+
+    /// A node asks to be the replica.
+    fn registration(&mut self, session: Session) {
+        if self.other() != Some(session.with) || self.stage.is_none() {
+            let refused = Downward::Refused(Refusal::NotNow);
+            self.line.send(session.with, session.downward(&refused));
+            return;
+        }
+        if let Some(stage) = &self.stage
+            && stage.ground.session().is_some_and(|known| known.with == session.with)
+        {
+            // It has begun anew, and this node has not noticed.
+            stage.ground.closed();
+        }
+        self.asking = Some(session);
+        self.event(Event::Registration { preferred: false });
+    }
+
+    fn news(&mut self, session: Session, news: News) {
+        if self.stage.as_ref().and_then(|stage| stage.ground.session()) != Some(session) {
+            return;
+        }
+        match news {
+            News::CopySent => self.event(Event::CopySent),
+            News::InSync => self.event(Event::ReplicaInSync),
+            News::Lost(loss) => {
+                tracing::warn!(journal = %self.name, ?loss, "the replica is lost");
+                self.event(Event::ReplicaLost);
+            }
+        }
+    }
+
+    fn down(&mut self, node: NodeId) {
+        if let Some(stage) = &self.stage
+            && stage.ground.session().is_some_and(|session| session.with == node)
+        {
+            stage.ground.closed();
+        }
+        if self.standby.as_ref().is_some_and(|standby| standby.session().with == node) {
+            self.with_standby(Standby::closed);
+        }
+    }
+
+    fn changed(&mut self) {
+        let Some(entry) = self.entry() else { return };
+        let is_alone = *self.machine.phase() == (Phase::Single { serving: true });
+        if is_alone && !entry.paired && entry.backup.0 != 0 {
+            self.event(Event::Pair);
+        }
+        if let Some(stage) = &self.stage
+            && stage.ground.session().is_some_and(|known| Some(known.with) != self.other())
+        {
+            // An operator has taken the replica away.
+            stage.ground.closed();
+        }
+        self.look_for_active();
+    }
+
+    /// Somebody may accept this node now, who did not when it looked.
+    fn look_for_active(&mut self) {
+        if self.standby.is_none()
+            && self.timers.contains_key(&Timer::Seek)
+            && *self.machine.phase() == Phase::Passive(Passive::Seeking)
+        {
+            self.timers.remove(&Timer::Seek);
+            self.event(Event::Timer(Timer::Seek));
+        }
+    }
+}
+
+fn millis(span: Duration) -> Millis {
+    Millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,281 @@
+//! What the machine wants, done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use activation::event::{Event, Timer};
+use activation::output::Output;
+use activation::register::Token;
+use activation::standing::{Record, Standing};
+use model::time::Millis;
+use replication::message::{Downward, Refusal};
+
+use crate::pair::clock;
+use crate::pair::driver::{Driver, Input};
+use crate::pair::ground::Ground;
+use crate::pair::stage::Stage;
+
+/// How soon it is said again that this node serves, if nobody answers.
+const SERVE_AGAIN: Duration = Duration::from_millis(50);
+
+impl Driver {
+    pub(super) fn perform(&mut self, output: Output, more: &mut Vec<Event>) {
+        match output {
+            Output::Read { linearizable } => {
+                let quorum = Arc::clone(&self.quorum);
+                self.ask(async move { quorum.read(linearizable).await });
+            }
+            Output::Acquire => self.acquire(),
+            Output::Release(token) => {
+                self.lease = None;
+                let quorum = Arc::clone(&self.quorum);
+                self.releasing = Some(tokio::spawn(async move { quorum.give_back(token).await }));
+            }
+            Output::Swap { from, to, incarnation, token } => {
+                let quorum = Arc::clone(&self.quorum);
+                self.ask(async move { quorum.swap(from, to, incarnation, token).await });
+            }
+            Output::CreateRegister => {
+                let quorum = Arc::clone(&self.quorum);
+                self.ask(async move { quorum.create().await });
+            }
+            Output::Write(record) => self.write(record),
+            Output::Load => self.load(),
+            Output::Close => self.close(),
+            Output::Gate(gate) => {
+                if let Some(stage) = &self.stage {
+                    stage.ground.set_gate(gate);
+                }
+            }
+            Output::Serve => self.serve(),
+            Output::Accept => {
+                if let (Some(session), Some(stage)) = (self.asking.take(), &self.stage) {
+                    stage.attach(&self.yard, &self.name, session, self.limits);
+                }
+            }
+            Output::Decline => {
+                if let Some(session) = self.asking.take() {
+                    let refused = Downward::Refused(Refusal::NotNow);
+                    self.line.send(session.with, session.downward(&refused));
+                }
+            }
+            Output::SendSyncDone(age) => self.with_ground(|ground| ground.whole(age)),
+            Output::DropReplica => self.with_ground(|ground| ground.drop_replica()),
+            Output::SendStopCalled => self.with_ground(Ground::stop_called),
+            Output::SendHandOver => {
+                if let Some(session) = self.heir.take() {
+                    self.line.send(session.with, session.downward(&Downward::HandedOver));
+                }
+            }
+            Output::Seek => self.seek(more),
+            Output::Copy => self.empty(),
+            Output::SendInSync => {
+                self.prune();
+                self.with_standby(crate::pair::standby::Standby::in_sync);
+            }
+            Output::Leave => self.leave(),
+            Output::Arm(timer) => self.arm(timer),
+            Output::Tell(notice) => self.tell(notice),
+            Output::Fail => {
+                let reason = format!("the state file of journal {} cannot be written", self.name);
+                tracing::error!(%reason, "the node stops");
+                self.yard.failed.send_replace(Some(reason));
+            }
+        }
+    }
+
+    fn with_ground(&self, work: impl FnOnce(&Arc<Ground>)) {
+        if let Some(stage) = &self.stage {
+            work(&stage.ground);
+        }
+    }
+
+    /// Asks the quorum; what was asked before has no answer any more.
+    fn ask(&mut self, question: impl Future<Output = Event> + Send + 'static) {
+        self.asked += 1;
+        let (asked, sender) = (self.asked, self.sender.clone());
+        tokio::spawn(async move {
+            // The driver may have ended.
+            drop(sender.send(Input::Answer(asked, question.await)));
+        });
+    }
+
+    fn acquire(&mut self) {
+        self.asked += 1;
+        let (asked, sender) = (self.asked, self.sender.clone());
+        let quorum = Arc::clone(&self.quorum);
+        tokio::spawn(async move {
+            let (event, sent_at) = quorum.acquire().await;
+            if let (Err(_), Event::Acquired(token)) =
+                (sender.send(Input::Granted(asked, event, sent_at)), event)
+            {
+                quorum.release(token);
+            }
+        });
+    }
+
+    pub(super) fn renew(&self, token: Token) {
+        let (sender, quorum) = (self.sender.clone(), Arc::clone(&self.quorum));
+        let sent_at = clock::now();
+        tokio::spawn(async move {
+            let done = quorum.renew(token).await;
+            drop(sender.send(Input::Renewed(token, sent_at, done)));
+        });
+    }
+
+    fn write(&mut self, record: Record) {
+        if record.standing == Standing::Syncing {
+            self.before = self.machine.own().record;
+        }
+        let (sender, folder) = (self.sender.clone(), Arc::clone(&self.folder));
+        let name = self.name.clone();
+        tokio::task::spawn_blocking(move || {
+            let event = match folder.write(&record) {
+                Ok(()) => Event::Written(record),
+                Err(error) => {
+                    tracing::error!(journal = %name, %error, "cannot write the state file");
+                    Event::WriteFailed
+                }
+            };
+            drop(sender.send(Input::Event(event)));
+        });
+    }
+
+    fn load(&mut self) {
+        self.opened += 1;
+        let (opened, sender, closing) = (self.opened, self.sender.clone(), self.closing.take());
+        let (yard, name, uid) = (self.yard.clone(), self.name.clone(), self.uid);
+        let (hold, line, driver) =
+            (Arc::clone(&self.hold), Arc::clone(&self.line), self.sender.clone());
+        let data = self.folder.data();
+        self.loading = Some(tokio::spawn(async move {
+            if let Some(closing) = closing {
+                drop(closing.await);
+            }
+            let open = move || Stage::open(&yard, uid, &name, data, &hold, line, driver);
+            let stage = tokio::task::spawn_blocking(open).await;
+            drop(sender.send(Input::Loaded(opened)));
+            stage.unwrap_or_else(|error| Err(error.to_string()))
+        }));
+    }
+
+    pub(super) async fn loaded(&mut self, opened: u64) {
+        if opened != self.opened {
+            return;
+        }
+        let Some(loading) = self.loading.take() else { return };
+        match loading.await.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(stage) => {
+                self.stage = Some(stage);
+                self.event(Event::Loaded);
+            }
+            Err(reason) => {
+                self.yard.pairs.close(self.uid);
+                tracing::error!(journal = %self.name, %reason, "the copy cannot be opened");
+                self.event(Event::LoadFailed);
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.opened += 1;
+        if let Some(serving) = self.serving.take() {
+            serving.abort();
+        }
+        let (stage, loading, pairs) =
+            (self.stage.take(), self.loading.take(), Arc::clone(&self.yard.pairs));
+        self.heir = stage.as_ref().and_then(|stage| stage.ground.session());
+        let (sender, before) = (self.sender.clone(), self.closing.take());
+        self.closing = Some(tokio::spawn(async move {
+            if let Some(before) = before {
+                drop(before.await);
+            }
+            let loaded = match loading {
+                Some(loading) => loading.await.ok().and_then(Result::ok),
+                None => None,
+            };
+            for stage in stage.into_iter().chain(loaded) {
+                stage.close(&pairs).await;
+            }
+            drop(sender.send(Input::Event(Event::Closed)));
+        }));
+    }
+
+    fn serve(&mut self) {
+        let (opened, sender, quorum) = (self.opened, self.sender.clone(), Arc::clone(&self.quorum));
+        let token = self.machine.token();
+        self.serving = Some(tokio::spawn(async move {
+            let served = loop {
+                match quorum.serve(token).await {
+                    Ok(Some(term)) => break Ok(term),
+                    Ok(None) => tokio::time::sleep(SERVE_AGAIN).await,
+                    Err(reason) => break Err(reason),
+                }
+            };
+            drop(sender.send(Input::Served(opened, served)));
+        }));
+    }
+
+    pub(super) fn served(&mut self, opened: u64, served: Result<u64, String>) {
+        if opened != self.opened {
+            return;
+        }
+        match served {
+            Ok(term) => {
+                if let Some(stage) = &mut self.stage {
+                    stage.serve(&self.yard, &self.hold, term);
+                    tracing::info!(journal = %self.name, term, "the journal is served here");
+                }
+                // It may have got a backup before it was served.
+                self.sender.send(Input::Changed).expect("the driver has the receiver");
+            }
+            Err(reason) => {
+                tracing::warn!(journal = %self.name, %reason, "the journal cannot be served here");
+                self.hold.end();
+                self.event(Event::LeaseEnded);
+            }
+        }
+    }
+
+    fn arm(&mut self, timer: Timer) {
+        self.armed += 1;
+        let number = self.armed;
+        self.timers.insert(timer, number);
+        let (sender, after) = (self.sender.clone(), Duration::from_millis(timer.default_ms()));
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            drop(sender.send(Input::Timer(timer, number)));
+        });
+    }
+
+    /// What may be confirmed, and for how long, follows from what the machine has come to.
+    pub(super) fn after_step(&mut self) {
+        let gate = self.machine.gate();
+        match &self.lease {
+            _ if !self.machine.needs_lease() => {
+                self.is_leased = false;
+                if gate.is_open() {
+                    self.hold.free();
+                } else {
+                    self.hold.end();
+                }
+            }
+            Some((token, lease)) if self.machine.token() == Some(*token) => {
+                if !self.is_leased {
+                    self.is_leased = true;
+                    self.hold.grant(lease.ends_at());
+                }
+            }
+            _ => {
+                self.is_leased = false;
+                self.hold.end();
+            }
+        }
+        self.with_ground(|ground| ground.look());
+        self.report();
+    }
+
+    pub(super) fn seek_wait(&mut self, wait: Millis) {
+        self.seek_until = Some(Millis(clock::now().0 + wait.0));
+    }
+}

@@ -1,0 +1,76 @@
+//! The cluster as the shard of a pair sees it: it is the leader of its journal's queues, in the term
+//! that the metadata has given it, and says nothing any more when its lease has ended.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model::id::{NodeId, QueueId, StreamId};
+use model::time::Millis;
+use quorum::member::Member;
+
+use crate::cluster::Cluster;
+use crate::pair::clock;
+use crate::pair::hold::Hold;
+use crate::replicated::client::Leader;
+use crate::replicated::fabric::{Berth, Fabric};
+use crate::replicated::notice::Notice;
+use crate::replicated::numbered::Sender;
+use crate::shard::command::{Batch, Command};
+use crate::shards::Shards;
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct PairFabric {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) shards: Arc<Shards>,
+    pub(crate) hold: Arc<Hold>,
+    /// Notices carry it in the place of a start of the node.
+    pub(crate) term: u64,
+}
+
+impl Fabric for PairFabric {
+    fn me(&self) -> Sender {
+        Sender { boot: self.term, ..self.cluster.me }
+    }
+
+    fn start_of(&self, node: NodeId) -> Option<Sender> {
+        self.cluster.start_of(node)
+    }
+
+    fn patience(&self) -> Millis {
+        self.cluster.patience()
+    }
+
+    fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes) {
+        self.cluster.orders(to, queue, batch);
+    }
+
+    /// Confirms and deliveries leave here, so this is where the lease is looked at.
+    fn notice(&self, to: NodeId, notice: &Notice) {
+        if !self.hold.is_usable(clock::now()) {
+            return;
+        }
+        if to == self.cluster.me.node {
+            let command = Command::Notice(Box::new(notice.clone()));
+            self.shards.post(notice.queue, Batch::one(command));
+        } else {
+            self.cluster.notice(to, notice);
+        }
+    }
+
+    fn propose(&self, queue: QueueId, entry: Bytes) -> bool {
+        self.cluster.propose(queue, entry)
+    }
+
+    fn announce(&self, queue: QueueId, leader: Leader) {
+        self.cluster.announce(queue, leader);
+    }
+
+    fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth) {
+        self.cluster.start(queue, member, berth);
+    }
+
+    fn delete(&self, queue: QueueId, stream: StreamId) {
+        self.cluster.delete(queue, stream);
+    }
+}

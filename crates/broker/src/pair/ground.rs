@@ -1,0 +1,434 @@
+//! What the shard of a pair stands on: the local journal, the stream to the other copy, and the rule
+//! of what may be confirmed.
+//!
+//! ```text
+//!  shard ─ submit ─► position ─┬─► local journal ─ durable ─┐
+//!                              └─► sender ─ answered ───────┴─► gate and lease ─► durable() ─► shard
+//! ```
+//!
+//! To the shard a position looks like a place in the journal, and `durable` says how far it may pay.
+//! One lock orders what is appended here, what is sent, and what the copy still lacks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use activation::age::Age;
+use activation::gate::Gate;
+use bytes::{Bytes, BytesMut};
+use journal::error::ReadError;
+use journal::journal::Journal;
+use journal::op::{Lsn, Op};
+use model::id::{QueueId, Seq, StreamId};
+use parking_lot::Mutex;
+use quorum::log::Log;
+use replication::confirms::Confirms;
+use replication::message::Upward;
+use replication::sender::{Effect, Limits, Loss, Sender};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+
+use crate::inbox::Inbox;
+use crate::pair::backfill::{Backfill, Survey};
+use crate::pair::driver::Input;
+use crate::pair::hold::Hold;
+use crate::pair::line::{Line, Session};
+use crate::pair::{clock, ops};
+use crate::shard::command::{Batch, Command, Surveyed};
+use crate::shard::ground::Ground as ShardGround;
+
+/// Bytes of operations in one request, unless one alone has more.
+const REQUEST_BYTES: usize = 1 << 20;
+/// Bytes of payloads that are read for one part of a copy.
+const PART_BYTES: usize = 1 << 20;
+/// Records that are asked for at once.
+const PART_RECORDS: usize = 1024;
+/// Records that one read of the journal fetches.
+const READ_RECORDS: usize = 64;
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    journal: Journal,
+    durable: watch::Receiver<Lsn>,
+    flow: Mutex<Flow>,
+    released: AtomicU64,
+    hold: Arc<Hold>,
+    inbox: Arc<Inbox>,
+    line: Arc<dyn Line>,
+    driver: UnboundedSender<Input>,
+}
+
+#[derive(Debug)]
+struct Flow {
+    gate: Gate,
+    confirms: Confirms,
+    /// Local places and positions that are not durable yet.
+    waiting: VecDeque<(Lsn, u64)>,
+    last: Lsn,
+    stream: Option<Stream>,
+}
+
+/// The stream to the other copy.
+#[derive(Debug)]
+struct Stream {
+    session: Session,
+    sender: Sender,
+    backfill: Backfill,
+    is_live: bool,
+}
+
+/// What the stream tells the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// All that was there has been sent.
+    CopySent,
+    /// The replica is in sync.
+    InSync,
+    /// It is lost.
+    Lost(Loss),
+}
+
+/// How the stream is, for operators.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Backlog {
+    /// Operations without a confirm.
+    pub(crate) held: u64,
+    /// Bytes that the replica has not answered.
+    pub(crate) unanswered: usize,
+}
+
+impl Ground {
+    /// Of a journal that was just opened. Nothing is taken before a gate opens.
+    pub(crate) fn new(
+        journal: Journal,
+        durable: watch::Receiver<Lsn>,
+        hold: Arc<Hold>,
+        inbox: Arc<Inbox>,
+        line: Arc<dyn Line>,
+        driver: UnboundedSender<Input>,
+    ) -> Self {
+        let flow = Flow {
+            gate: Gate::Closed,
+            confirms: Confirms::new(0),
+            waiting: VecDeque::new(),
+            last: Lsn::default(),
+            stream: None,
+        };
+        let (flow, released) = (Mutex::new(flow), AtomicU64::new(0));
+        Self { journal, durable, flow, released, hold, inbox, line, driver }
+    }
+
+    /// The journal, when nobody else has the ground.
+    pub(crate) fn into_journal(self) -> Journal {
+        self.journal
+    }
+
+    /// What may be confirmed changes.
+    pub(crate) fn set_gate(&self, gate: Gate) {
+        let mut flow = self.flow.lock();
+        flow.gate = gate;
+        flow.confirms.set_gate(gate);
+        if !gate.is_open() {
+            flow.waiting.clear();
+        }
+        self.release(&mut flow);
+    }
+
+    /// The lease was looked at again.
+    pub(crate) fn look(&self) {
+        self.release(&mut self.flow.lock());
+    }
+
+    /// The local journal is durable up to here.
+    pub(crate) fn on_durable(&self, lsn: Lsn) {
+        let mut flow = self.flow.lock();
+        let mut through = None;
+        while let Some((_, position)) = flow.waiting.pop_front_if(|(at, _)| *at <= lsn) {
+            through = Some(position);
+        }
+        if let Some(position) = through {
+            flow.confirms.durable(position);
+            self.release(&mut flow);
+        }
+    }
+
+    fn release(&self, flow: &mut Flow) {
+        if let Some(released) = flow.confirms.release(self.hold.is_usable(clock::now())) {
+            self.released.store(released.through, Ordering::Release);
+            self.inbox.wake();
+        }
+    }
+
+    /// Begins the stream to a replica that was accepted: a copy of these streams, which are named
+    /// while nothing can be submitted, and what follows.
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        session: Session,
+        limits: Limits,
+        streams: impl FnOnce() -> Vec<StreamId>,
+    ) {
+        let mut effects = Vec::new();
+        let mut flow = self.flow.lock();
+        let streams = streams();
+        let sender = Sender::new(limits, &mut effects);
+        let last = flow.confirms.last();
+        flow.confirms.attached(last);
+        let backfill = Backfill::new(streams);
+        flow.stream = Some(Stream { session, sender, backfill, is_live: false });
+        self.perform(&mut flow, effects);
+    }
+
+    /// Which replica there is.
+    pub(crate) fn session(&self) -> Option<Session> {
+        self.flow.lock().stream.as_ref().map(|stream| stream.session)
+    }
+
+    /// Says that the copy is whole.
+    pub(crate) fn whole(self: &Arc<Self>, age: Age) {
+        self.with_sender(|sender, effects| sender.whole(clock::now(), age, effects));
+    }
+
+    /// Says that this node begins to stop.
+    pub(crate) fn stop_called(self: &Arc<Self>) {
+        self.with_sender(Sender::stop_called);
+    }
+
+    /// The replica has spoken.
+    pub(crate) fn heard(self: &Arc<Self>, message: &Upward) {
+        self.with_sender(|sender, effects| sender.heard(message, effects));
+    }
+
+    /// The session is over.
+    pub(crate) fn closed(self: &Arc<Self>) {
+        self.with_sender(Sender::closed);
+    }
+
+    /// Looks whether the replica is too slow.
+    pub(crate) fn tick(self: &Arc<Self>) {
+        self.with_sender(|sender, effects| sender.tick(clock::now(), effects));
+    }
+
+    /// Ends the stream, and tells the replica.
+    pub(crate) fn drop_replica(&self) {
+        let stream = self.flow.lock().stream.take();
+        if let Some(Stream { session, .. }) = stream {
+            self.line.send(session.with, session.end());
+        }
+    }
+
+    /// How the stream is.
+    pub(crate) fn backlog(&self) -> Backlog {
+        let flow = self.flow.lock();
+        let unanswered = flow.stream.as_ref().map_or(0, |stream| stream.sender.unanswered_bytes());
+        Backlog { held: flow.confirms.held(), unanswered }
+    }
+
+    fn with_sender(self: &Arc<Self>, work: impl FnOnce(&mut Sender, &mut Vec<Effect>)) {
+        let mut flow = self.flow.lock();
+        let mut effects = Vec::new();
+        if let Some(stream) = &mut flow.stream {
+            work(&mut stream.sender, &mut effects);
+        }
+        self.perform(&mut flow, effects);
+    }
+
+    fn perform(self: &Arc<Self>, flow: &mut Flow, effects: Vec<Effect>) {
+        let mut effects = VecDeque::from(effects);
+        while let Some(effect) = effects.pop_front() {
+            let Some(stream) = &mut flow.stream else { return };
+            match effect {
+                Effect::Send(message) => {
+                    let session = stream.session;
+                    if !self.line.send(session.with, session.downward(&message)) {
+                        let mut more = Vec::new();
+                        stream.sender.closed(&mut more);
+                        effects.extend(more);
+                    }
+                }
+                Effect::ReadPiece => self.read_piece(stream, &mut effects),
+                // Writers are held by their windows, since they get no confirms.
+                Effect::Throttle(_) => {}
+                Effect::CopySent => self.tell(News::CopySent, stream.session),
+                Effect::InSync => self.tell(News::InSync, stream.session),
+                Effect::Answered(position) => {
+                    flow.confirms.answered(position);
+                    self.release(flow);
+                }
+                Effect::Lost(loss) => self.tell(News::Lost(loss), stream.session),
+            }
+        }
+    }
+
+    fn tell(&self, news: News, session: Session) {
+        // The driver outlives the ground, but for the end of the node.
+        drop(self.driver.send(Input::News(session, news)));
+    }
+
+    /// Asks the shard for the next part, or ends the copy.
+    fn read_piece(self: &Arc<Self>, stream: &mut Stream, effects: &mut VecDeque<Effect>) {
+        let Some((of, from)) = stream.backfill.next() else {
+            stream.is_live = true;
+            let mut more = Vec::new();
+            stream.sender.piece(clock::now(), None, &mut more);
+            effects.extend(more);
+            return;
+        };
+        let (ground, session) = (Arc::clone(self), stream.session);
+        let then = Surveyed(Box::new(move |survey| ground.surveyed(session, of, survey)));
+        let queue = QueueId(of.0);
+        self.inbox.post(Batch::one(Command::Survey { queue, from, most: PART_RECORDS, then }));
+    }
+
+    /// The shard has looked, between two submissions.
+    fn surveyed(self: Arc<Self>, session: Session, of: StreamId, survey: Survey) {
+        let mut flow = self.flow.lock();
+        let last = flow.last;
+        let Some(stream) = flow.stream.as_mut().filter(|stream| stream.session == session) else {
+            return;
+        };
+        let seqs = stream.backfill.surveyed(of, survey);
+        drop(flow);
+        let mut durable = self.durable.clone();
+        self.journal.hasten();
+        tokio::spawn(async move {
+            if durable.wait_for(|durable| *durable >= last).await.is_err() {
+                return;
+            }
+            let read = tokio::task::spawn_blocking(move || {
+                let (payloads, upto) = self.read_part(of, &seqs);
+                self.send_part(session, of, payloads, upto);
+            });
+            drop(read.await);
+        });
+    }
+
+    /// Reads payloads, up to so many bytes; and up to where that came.
+    fn read_part(&self, of: StreamId, seqs: &[Seq]) -> (Vec<(Seq, Bytes)>, Option<Seq>) {
+        let (mut payloads, mut bytes) = (Vec::new(), 0);
+        let mut read = Vec::new();
+        for some in seqs.chunks(READ_RECORDS) {
+            if bytes >= PART_BYTES {
+                break;
+            }
+            read.clear();
+            self.journal.read(of, some, &mut read);
+            for (seq, result) in some.iter().zip(read.drain(..)) {
+                if bytes >= PART_BYTES {
+                    return (payloads, seqs.iter().copied().take_while(|one| one < seq).last());
+                }
+                match result {
+                    Ok(payload) => {
+                        bytes += payload.len();
+                        payloads.push((*seq, payload));
+                    }
+                    // Released meanwhile, or never stored.
+                    Err(ReadError::Missing) => {}
+                    Err(error) => {
+                        tracing::error!(stream = of.0, %seq, %error, "a message cannot be read, so the copy lacks it too");
+                    }
+                }
+            }
+        }
+        let upto = if bytes >= PART_BYTES { payloads.last().map(|(seq, _)| *seq) } else { None };
+        (payloads, upto)
+    }
+
+    fn send_part(
+        self: &Arc<Self>,
+        session: Session,
+        of: StreamId,
+        payloads: Vec<(Seq, Bytes)>,
+        upto: Option<Seq>,
+    ) {
+        let mut flow = self.flow.lock();
+        let Some(stream) = flow.stream.as_mut().filter(|stream| stream.session == session) else {
+            return;
+        };
+        let offset = payloads.first().map_or(0, |(seq, _)| seq.0);
+        let mut out = BytesMut::new();
+        for op in stream.backfill.read(payloads, upto) {
+            ops::encode(&op, &mut out);
+        }
+        let mut effects = Vec::new();
+        stream.sender.piece(clock::now(), Some((of.0, offset, out.freeze())), &mut effects);
+        self.perform(&mut flow, effects);
+    }
+
+    fn take(&self, flow: &mut Flow, ops: Vec<Op>) -> u64 {
+        let bytes = match &mut flow.stream {
+            None => None,
+            Some(stream) if stream.is_live => Some(encoded(ops.iter())),
+            Some(stream) => Some(encoded(stream.backfill.live(ops.clone()).iter())),
+        };
+        let position = flow.confirms.appended();
+        let lsn = self.journal.submit(ops);
+        flow.last = lsn;
+        flow.waiting.push_back((lsn, position));
+        if let (Some(bytes), Some(stream)) = (bytes, &mut flow.stream) {
+            let mut effects = Vec::new();
+            stream.sender.batch(clock::now(), position, bytes, &mut effects);
+            let mut is_sent = true;
+            for effect in effects {
+                // A batch makes nothing else than this, and a word on how much waits.
+                if let Effect::Send(message) = effect {
+                    let session = stream.session;
+                    is_sent &= self.line.send(session.with, session.downward(&message));
+                }
+            }
+            if !is_sent {
+                let mut more = Vec::new();
+                stream.sender.closed(&mut more);
+                for effect in more {
+                    if let Effect::Lost(loss) = effect {
+                        self.tell(News::Lost(loss), stream.session);
+                    }
+                }
+            }
+        }
+        position
+    }
+}
+
+fn encoded<'o>(all: impl Iterator<Item = &'o Op> + Clone) -> Bytes {
+    let mut out = BytesMut::with_capacity(all.clone().map(ops::weight).sum());
+    all.for_each(|op| ops::encode(op, &mut out));
+    out.freeze()
+}
+
+impl Log for Ground {
+    /// Nothing is taken while the gate is closed, and what is never taken is never durable.
+    fn submit(&self, ops: Vec<Op>) -> Lsn {
+        let mut flow = self.flow.lock();
+        if !flow.gate.is_open() {
+            return Lsn(u64::MAX);
+        }
+        if flow.stream.is_none() {
+            return Lsn(self.take(&mut flow, ops));
+        }
+        let mut last = flow.confirms.last();
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        for op in ops {
+            bytes += ops::weight(&op);
+            some.push(op);
+            if bytes >= REQUEST_BYTES {
+                last = self.take(&mut flow, std::mem::take(&mut some));
+                bytes = 0;
+            }
+        }
+        if !some.is_empty() {
+            last = self.take(&mut flow, some);
+        }
+        Lsn(last)
+    }
+
+    fn read(&self, stream: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>) {
+        self.journal.read(stream, seqs, out);
+    }
+}
+
+impl ShardGround for Ground {
+    fn durable(&self) -> Lsn {
+        Lsn(self.released.load(Ordering::Acquire))
+    }
+}

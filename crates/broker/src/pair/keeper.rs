@@ -1,0 +1,167 @@
+//! Gives every journal that is on this node its driver, and takes it away again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use activation::file::JournalUid;
+use activation::standing::Own;
+use bytes::Bytes;
+use metadata::objects::journal::Journal as JournalEntry;
+use metadata::state::State;
+use model::id::NodeId;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::cluster::Cluster;
+use crate::pair::driver::{Driver, Input, Parts};
+use crate::pair::folder::Folder;
+use crate::pair::line::Line;
+use crate::pair::quorum::Quorum;
+use crate::pair::registry;
+use crate::pair::stage::Yard;
+use crate::shard::command;
+use crate::vital;
+
+/// After which a driver that could not be started is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// A driver that runs.
+#[derive(Debug)]
+struct Running {
+    sender: mpsc::UnboundedSender<Input>,
+    task: JoinHandle<()>,
+}
+
+/// See the module head. Runs as long as the node, or until it is told to stop.
+pub(crate) async fn run(yard: Yard, mut stop: oneshot::Receiver<oneshot::Sender<()>>) {
+    let mut running: BTreeMap<JournalUid, Running> = BTreeMap::new();
+    loop {
+        let all_are = look(&yard, &mut running).await;
+        let again = async {
+            if all_are {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(AGAIN).await;
+        };
+        tokio::select! {
+            answer = &mut stop => {
+                end(std::mem::take(&mut running)).await;
+                if let Ok(to) = answer {
+                    command::answer(to, ());
+                }
+                return;
+            }
+            () = yard.pairs.changed.notified() => {}
+            () = again => {}
+        }
+    }
+}
+
+/// Starts and stops drivers; whether every journal has the one that it should have.
+async fn look(yard: &Yard, running: &mut BTreeMap<JournalUid, Running>) -> bool {
+    let me = yard.cluster.me.node;
+    let state = yard.router.state();
+    let mut wanted = BTreeMap::new();
+    for entry in state.journals().filter(|entry| is_wanted(entry, me)) {
+        if let Some(uid) = registry::uid(&entry.uid) {
+            wanted.insert(uid, Arc::clone(entry));
+        }
+    }
+    let gone: Vec<JournalUid> =
+        running.keys().filter(|uid| !wanted.contains_key(uid)).copied().collect();
+    for uid in gone {
+        if let Some(one) = running.remove(&uid) {
+            end(BTreeMap::from([(uid, one)])).await;
+        }
+    }
+    let mut all_are = true;
+    for (uid, entry) in wanted {
+        if let Some(one) = running.get(&uid) {
+            drop(one.sender.send(Input::Changed));
+            continue;
+        }
+        match start(yard, uid, &entry).await {
+            Ok(one) => {
+                running.insert(uid, one);
+            }
+            Err(reason) => {
+                tracing::warn!(journal = %entry.name, %reason, "a journal cannot be begun yet");
+                all_are = false;
+            }
+        }
+    }
+    all_are
+}
+
+/// A backup begins when the journal has its register.
+fn is_wanted(entry: &JournalEntry, me: NodeId) -> bool {
+    entry.is_on(me) && (entry.paired || entry.node == me)
+}
+
+async fn start(yard: &Yard, uid: JournalUid, known: &JournalEntry) -> Result<Running, String> {
+    // What this node knew when it was stopped may be old: whether the journal has a register by now
+    // decides whether it may be served without a lock.
+    let (id, lease) = (known.uid.clone(), model::time::Millis(0));
+    let asked = Quorum::new(Arc::clone(&yard.topology), id, yard.cluster.me, lease);
+    if asked.read(true).await == activation::event::Event::Unavailable {
+        return Err("no majority of the cluster answers".into());
+    }
+    let state: Arc<State> = yard.router.state();
+    let me = yard.cluster.me.node;
+    let entry = state.journal(&known.name).map(Arc::clone);
+    let entry = entry.filter(|entry| entry.uid == known.uid && is_wanted(entry, me));
+    let entry = entry.ok_or("it is not on this node any more")?;
+    let (data_dir, name) = (yard.data_dir.clone(), entry.name.clone());
+    let opened = tokio::task::spawn_blocking(move || {
+        let folder = Folder::open(&data_dir, &name, uid)?;
+        let found = folder.look()?;
+        Ok::<_, std::io::Error>((folder, found))
+    });
+    let (folder, found) = opened
+        .await
+        .map_err(|error| error.to_string())?
+        .map_err(|error| format!("its folder: {error}"))?;
+    let founder = match state.coordinated(&entry.uid).register {
+        Some(register) => register.founder == me.0,
+        None => entry.node == me,
+    };
+    let own = Own { record: found.record, vacant: found.vacant, founder };
+    let (driver, inputs) = Driver::new(Parts {
+        yard: yard.clone(),
+        line: Arc::clone(&yard.cluster) as Arc<dyn Line>,
+        folder,
+        entry,
+        uid,
+        own,
+        damage: found.damage,
+    });
+    let sender = driver.sender();
+    yard.pairs.enter(uid, sender.clone());
+    let task = vital::spawn("the driver of a journal", &yard.failed, driver.run(inputs));
+    Ok(Running { sender, task })
+}
+
+/// Stops drivers, and waits until their journals are closed.
+async fn end(running: BTreeMap<JournalUid, Running>) {
+    let mut waiting = Vec::new();
+    for Running { sender, task } in running.into_values() {
+        let (answer, answered) = oneshot::channel();
+        drop(sender.send(Input::Stop(answer)));
+        waiting.push((answered, task));
+    }
+    for (answered, task) in waiting {
+        drop(answered.await);
+        drop(task.await);
+    }
+}
+
+impl Line for Cluster {
+    fn send(&self, to: NodeId, word: Bytes) -> bool {
+        self.pair_word(to, word)
+    }
+
+    fn is_up(&self, node: NodeId) -> bool {
+        self.up.lock().contains_key(&node)
+    }
+}

@@ -1,0 +1,116 @@
+//! The pairs of this node, for those who have something for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use activation::file::JournalUid;
+use bytes::Bytes;
+use model::id::{NodeId, QueueId};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::inbox::Inbox;
+use crate::pair::driver::{Input, Report};
+use crate::pair::line::Session;
+use crate::shard::command::{Batch, Command};
+
+/// See the module head.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs {
+    inner: Mutex<Inner>,
+    /// Woken when a journal has changed.
+    pub(crate) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    drivers: BTreeMap<JournalUid, UnboundedSender<Input>>,
+    /// Shards of journals that are open here.
+    inboxes: BTreeMap<JournalUid, Arc<Inbox>>,
+    reports: BTreeMap<JournalUid, Report>,
+}
+
+impl Pairs {
+    /// A journal has a driver now; what is for it goes there.
+    pub(crate) fn enter(&self, journal: JournalUid, driver: UnboundedSender<Input>) {
+        self.inner.lock().drivers.insert(journal, driver);
+    }
+
+    /// Its driver has ended.
+    pub(crate) fn leave(&self, journal: JournalUid) {
+        let mut inner = self.inner.lock();
+        inner.drivers.remove(&journal);
+        inner.inboxes.remove(&journal);
+        inner.reports.remove(&journal);
+    }
+
+    /// Its queues are open here, or about to be: what is for them waits in this inbox.
+    pub(crate) fn open(&self, journal: JournalUid, inbox: Arc<Inbox>) {
+        self.inner.lock().inboxes.insert(journal, inbox);
+    }
+
+    /// Its queues are open here no more.
+    pub(crate) fn close(&self, journal: JournalUid) {
+        self.inner.lock().inboxes.remove(&journal);
+    }
+
+    /// All shards of journals that are open here.
+    pub(crate) fn inboxes(&self) -> Vec<Arc<Inbox>> {
+        self.inner.lock().inboxes.values().map(Arc::clone).collect()
+    }
+
+    /// Posts to the shard of a journal, if it is open here.
+    pub(crate) fn post(&self, journal: JournalUid, command: impl FnOnce() -> Command) {
+        let inbox = self.inner.lock().inboxes.get(&journal).map(Arc::clone);
+        if let Some(inbox) = inbox {
+            inbox.post(Batch::one(command()));
+        }
+    }
+
+    /// Posts to all of them.
+    pub(crate) fn post_all(&self, command: impl Fn() -> Command) {
+        for inbox in self.inboxes() {
+            inbox.post(Batch::one(command()));
+        }
+    }
+
+    /// Orders of some node for a queue of a journal. If it is not open here they are lost, and come
+    /// again when it is known who serves it.
+    pub(crate) fn orders(&self, journal: JournalUid, queue: QueueId, batch: Bytes) {
+        self.post(journal, || Command::Orders { queue, batch });
+    }
+
+    /// A word of another node.
+    pub(crate) fn word(&self, from: NodeId, word: Bytes) {
+        let Some((session, message)) = Session::read(from, word) else {
+            return tracing::warn!(%from, "a word of a pair that is none");
+        };
+        if let Some(driver) = self.inner.lock().drivers.get(&session.journal) {
+            // A driver that has just ended needs no words.
+            drop(driver.send(Input::Word(session, message)));
+        }
+    }
+
+    /// A node is connected or lost.
+    pub(crate) fn node(&self, node: NodeId, up: bool) {
+        for driver in self.inner.lock().drivers.values() {
+            drop(driver.send(if up { Input::Up } else { Input::Down(node) }));
+        }
+    }
+
+    /// How a journal is.
+    pub(crate) fn report(&self, journal: JournalUid, report: Report) {
+        self.inner.lock().reports.insert(journal, report);
+    }
+
+    /// How all of them are.
+    pub(crate) fn reports(&self) -> BTreeMap<JournalUid, Report> {
+        self.inner.lock().reports.clone()
+    }
+}
+
+/// The uid of a journal of the metadata, where it stands in text.
+pub(crate) fn uid(text: &str) -> Option<JournalUid> {
+    u128::from_str_radix(text, 16).ok().map(JournalUid)
+}

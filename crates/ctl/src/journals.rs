@@ -1,0 +1,92 @@
+//! `journal list|create|set_backup|remove_backup|delete`: named journals of a cluster.
+
+use serde_json::{Value, json};
+use ureq::http::Method;
+
+use crate::cli::{Command, Formatter, JournalCommand};
+use crate::client::{accept, segment};
+use crate::exit::Failed;
+use crate::list;
+use crate::run::Session;
+
+/// Performs the command if it is one of these.
+///
+/// # Errors
+/// If the node refuses.
+pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
+    let Command::Journal(command) = &session.arguments.command else { return Ok(false) };
+    match command {
+        JournalCommand::List => list(session)?,
+        JournalCommand::Create { name, node, backup } => {
+            session.say(&format!("Creating journal \"{name}\" ..."))?;
+            let body = json!({ "node": node, "backup": backup });
+            change(session, Method::PUT, &path(name, ""), Some(&body))?;
+        }
+        JournalCommand::SetBackup { name, node } => {
+            session.say(&format!("Setting the backup of journal \"{name}\" to {node} ..."))?;
+            let body = json!({ "node": node });
+            change(session, Method::PUT, &path(name, "/backup"), Some(&body))?;
+        }
+        JournalCommand::RemoveBackup { name } => {
+            session.say(&format!("Removing the backup of journal \"{name}\" ..."))?;
+            change(session, Method::DELETE, &path(name, "/backup"), None)?;
+        }
+        JournalCommand::Delete { name } => {
+            session.say(&format!("Deleting journal \"{name}\" ..."))?;
+            change(session, Method::DELETE, &path(name, ""), None)?;
+        }
+        JournalCommand::Inspect { .. } | JournalCommand::Verify { .. } => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn path(name: &str, rest: &str) -> String {
+    format!("journals/{}{rest}", segment(name))
+}
+
+fn change(
+    session: &mut Session<'_>,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<(), Failed> {
+    let answer = session.client.send(method, path, body, &[])?;
+    accept(answer).map(drop)
+}
+
+fn list(session: &mut Session<'_>) -> Result<(), Failed> {
+    let journals = session.client.get("journals")?;
+    if session.arguments.formatter == Formatter::Json {
+        writeln!(session.out, "{journals}")?;
+        return Ok(());
+    }
+    session.say("Listing journals ...")?;
+    let row = |journal: &Value| {
+        let here = &journal["here"];
+        let state = match (here["state"].as_str(), here["reason"].as_str()) {
+            (Some(state), Some(reason)) => format!("{state}: {reason}"),
+            (Some(state), None) => state.to_owned(),
+            (None, _) => String::new(),
+        };
+        json!({
+            "name": journal["name"],
+            "active": journal["active"],
+            "backup": journal["backup"],
+            "coordinated_sequence": journal["coordinated_sequence"],
+            "queues": journal["queues"],
+            "local_sequence": here["sequence"],
+            "state_here": state,
+        })
+    };
+    let items: Vec<Value> = journals.as_array().into_iter().flatten().map(row).collect();
+    let columns = [
+        "name",
+        "active",
+        "backup",
+        "coordinated_sequence",
+        "queues",
+        "local_sequence",
+        "state_here",
+    ];
+    session.print(&list::rows(&items, columns.map(str::to_owned).to_vec(), &[])?)
+}

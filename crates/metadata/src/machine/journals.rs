@@ -1,0 +1,270 @@
+//! Named journals, and on which nodes they are.
+
+use std::sync::Arc;
+
+use model::id::NodeId;
+
+use crate::command::JournalChange;
+use crate::machine::parts::not_found;
+use crate::objects::Name;
+use crate::objects::journal::{Journal, Served};
+use crate::objects::queue::Queue;
+use crate::objects::register::Register;
+use crate::outcome::Outcome;
+use crate::refusal::Refusal;
+use crate::state::State;
+use crate::store::record::{self, Record};
+
+impl State {
+    /// The longest name of a journal, in bytes: it is a part of the name of a folder.
+    pub const JOURNAL_NAME_MAX: usize = 100;
+
+    pub(super) fn change_journal(
+        &mut self,
+        change: JournalChange,
+        out: &mut Outcome,
+    ) -> Result<(), Refusal> {
+        match change {
+            JournalChange::Create { name, uid, node, backup, incarnation } => {
+                self.create_journal(name, uid, NodeId(node), NodeId(backup), incarnation, out)
+            }
+            JournalChange::SetBackup { name, node } => self.set_backup(&name, NodeId(node), out),
+            JournalChange::RemoveBackup { name } => self.remove_backup(&name, out),
+            JournalChange::Pair { uid, founder, incarnation } => {
+                self.pair_journal(&uid, NodeId(founder), incarnation, out)
+            }
+            JournalChange::Serve { uid, node, boot, token } => {
+                self.serve_journal(&uid, NodeId(node), boot, token, out)
+            }
+            JournalChange::Delete { name } => self.delete_journal(&name, out),
+        }
+    }
+
+    fn create_journal(
+        &mut self,
+        name: Name,
+        uid: Name,
+        node: NodeId,
+        backup: NodeId,
+        incarnation: u64,
+        out: &mut Outcome,
+    ) -> Result<(), Refusal> {
+        check_name(&name)?;
+        if uid.len() != 32 || !uid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(Refusal::invalid("the uid of a journal has 32 hexadecimal digits"));
+        }
+        if self.journals.contains_key(&name) {
+            return Err(Refusal::invalid(format!("there is a journal '{name}' already")));
+        }
+        if self.journal_by_uid(&uid).is_some() || self.registers.contains_key(&uid) {
+            return Err(Refusal::invalid(format!("the uid {uid} is in use")));
+        }
+        self.check_keeper(node)?;
+        if backup.0 != 0 {
+            self.check_backup(node, backup)?;
+        }
+        let paired = backup.0 != 0;
+        if paired {
+            self.put_new_register(&uid, node, incarnation, out);
+        }
+        out.created = true;
+        let journal = Journal { name, uid, node, backup, paired, served: None, term: 0 };
+        self.put_journal(journal, out);
+        Ok(())
+    }
+
+    fn set_backup(&mut self, name: &Name, node: NodeId, out: &mut Outcome) -> Result<(), Refusal> {
+        let journal = self.existing_journal(name)?;
+        if journal.other_than(journal.home()) == Some(node) {
+            return Ok(());
+        }
+        if let Some(other) = journal.other_than(journal.home()) {
+            return Err(Refusal::invalid(format!(
+                "journal '{name}' has a backup on node {}; remove it first",
+                self.node_name(other)
+            )));
+        }
+        self.check_backup(journal.home(), node)?;
+        self.put_journal(Journal { backup: node, ..journal }, out);
+        Ok(())
+    }
+
+    /// What the node has stays where it is; the active node notices that it is alone.
+    fn remove_backup(&mut self, name: &Name, out: &mut Outcome) -> Result<(), Refusal> {
+        let journal = self.existing_journal(name)?;
+        if journal.backup.0 == 0 {
+            return Err(Refusal::invalid(format!("journal '{name}' has no backup")));
+        }
+        if journal.paired && journal.served.is_none() {
+            return Err(Refusal::invalid(format!(
+                "nobody serves journal '{name}', so it is not known which of its copies is the newest"
+            )));
+        }
+        let node = journal.home();
+        self.put_journal(Journal { node, backup: NodeId(0), ..journal }, out);
+        Ok(())
+    }
+
+    /// The active node gives a journal its register (ADR 0031).
+    fn pair_journal(
+        &mut self,
+        uid: &Name,
+        founder: NodeId,
+        incarnation: u64,
+        out: &mut Outcome,
+    ) -> Result<(), Refusal> {
+        let journal = self.existing_uid(uid)?;
+        if journal.node != founder {
+            return Err(Refusal::invalid(format!("node {founder} is not the founder of {uid}")));
+        }
+        if journal.paired {
+            // An answer was lost, and it asks again.
+            let same = self.registers.get(uid).is_some_and(|known| {
+                (known.incarnation, known.founder) == (incarnation, founder.0)
+            });
+            return if same {
+                Ok(())
+            } else {
+                Err(Refusal::invalid(format!("journal '{}' has a register already", journal.name)))
+            };
+        }
+        self.put_new_register(uid, founder, incarnation, out);
+        self.put_journal(Journal { paired: true, ..journal }, out);
+        Ok(())
+    }
+
+    fn serve_journal(
+        &mut self,
+        uid: &Name,
+        node: NodeId,
+        boot: u64,
+        token: u64,
+        out: &mut Outcome,
+    ) -> Result<(), Refusal> {
+        let journal = self.existing_uid(uid)?;
+        if !journal.is_on(node) {
+            return Err(Refusal::invalid(format!(
+                "node {node} has no copy of journal '{}'",
+                journal.name
+            )));
+        }
+        let held = self.coordinated(uid).holder == Some(token);
+        if journal.paired && !held {
+            return Err(Refusal::invalid(format!(
+                "node {node} has not the lock of journal '{}'",
+                journal.name
+            )));
+        }
+        let served = Some(Served { node: node.0, boot });
+        if journal.served == served && !journal.paired {
+            return Ok(());
+        }
+        let term = journal.term + 1;
+        // They are at home where it is served.
+        let queues: Vec<_> = self
+            .queues_of_journal(&journal.name)
+            .filter(|queue| queue.home != node)
+            .map(Arc::clone)
+            .collect();
+        for queue in queues {
+            let queue = Arc::new(Queue { home: node, ..Queue::clone(&queue) });
+            out.records.push(record::put(&Record::Queue(&queue)));
+            self.replace_queue(queue);
+        }
+        self.put_journal(Journal { served, term, ..journal }, out);
+        Ok(())
+    }
+
+    fn delete_journal(&mut self, name: &Name, out: &mut Outcome) -> Result<(), Refusal> {
+        let journal = self.existing_journal(name)?;
+        let queues = self.queues_of_journal(name).count();
+        if queues > 0 {
+            return Err(Refusal::invalid(format!(
+                "journal '{name}' has {queues} queues; delete them first"
+            )));
+        }
+        self.remove_coordination(&journal.uid, out);
+        self.journals.remove(name);
+        out.records.push(record::delete(&Record::Journal(&journal)));
+        out.deleted = true;
+        out.journals_changed.push(journal.name);
+        Ok(())
+    }
+
+    fn put_new_register(
+        &mut self,
+        uid: &Name,
+        founder: NodeId,
+        incarnation: u64,
+        out: &mut Outcome,
+    ) {
+        let register = Register {
+            id: Name::clone(uid),
+            value: 0,
+            incarnation,
+            adopted: None,
+            founder: founder.0,
+            data_set: self.data_set,
+        };
+        self.put_register(register, out);
+    }
+
+    fn put_journal(&mut self, journal: Journal, out: &mut Outcome) {
+        out.records.push(record::put(&Record::Journal(&journal)));
+        out.journals_changed.push(Name::clone(&journal.name));
+        let queues: Vec<_> = self.queues_of_journal(&journal.name).map(|queue| queue.id).collect();
+        out.queues_changed.extend(queues);
+        self.journals.insert(Name::clone(&journal.name), Arc::new(journal));
+    }
+
+    fn existing_journal(&self, name: &Name) -> Result<Journal, Refusal> {
+        let journal = self.journals.get(name).map(|journal| Journal::clone(journal));
+        journal.ok_or_else(|| not_found("journal", name))
+    }
+
+    fn existing_uid(&self, uid: &Name) -> Result<Journal, Refusal> {
+        let journal = self.journal_by_uid(uid).map(|journal| Journal::clone(journal));
+        journal.ok_or_else(|| not_found("journal", uid))
+    }
+
+    fn check_backup(&self, node: NodeId, backup: NodeId) -> Result<(), Refusal> {
+        if node == backup {
+            return Err(Refusal::invalid(format!(
+                "node {} cannot be the backup of a journal that it has",
+                self.node_name(node)
+            )));
+        }
+        self.check_keeper(backup)
+    }
+
+    /// A node that can have a copy.
+    fn check_keeper(&self, node: NodeId) -> Result<(), Refusal> {
+        let known = self.node(node).ok_or_else(|| not_found("node", &node.to_string().into()))?;
+        if known.keeps_queues() {
+            Ok(())
+        } else {
+            Err(Refusal::invalid(format!("node {} keeps no queues", known.name)))
+        }
+    }
+
+    fn node_name(&self, node: NodeId) -> String {
+        self.node(node).map_or_else(|| node.to_string(), |known| known.name.to_string())
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let is_good =
+        |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' || byte == b'.';
+    let long = name.is_empty() || name.len() > State::JOURNAL_NAME_MAX;
+    if long || name.starts_with('.') || !name.bytes().all(is_good) {
+        return Err(Refusal::invalid(format!(
+            "'{name}' cannot be the name of a journal: it has 1 to {} letters, digits, dots, dashes \
+             and underscores, and does not begin with a dot",
+            State::JOURNAL_NAME_MAX
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

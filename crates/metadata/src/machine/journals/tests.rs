@@ -1,0 +1,193 @@
+use super::*;
+use crate::command::{Command, DeclareQueue, JournalChange, PutNode};
+use crate::coordination::{Answer, Coordination};
+use crate::objects::node::NodeRole;
+use crate::scene::{Act, exclusive, policy, queue, state, table, text};
+use crate::store::dump;
+
+const UID: &str = "0123456789abcdef0011223344556677";
+const A: u64 = 7;
+const B: u64 = 8;
+const C: u64 = 9;
+
+fn three() -> State {
+    let mut state = state();
+    for (id, name, role) in
+        [(A, "a", NodeRole::Full), (B, "b", NodeRole::Full), (C, "c", NodeRole::Witness)]
+    {
+        let (name, address) = (name.into(), "x:1".to_owned());
+        let put = PutNode { id, name, address, role, boot: 1, zone: None };
+        state.apply(Command::PutNode(put)).unwrap();
+    }
+    state
+}
+
+fn change(change: JournalChange) -> Command {
+    Command::ChangeJournal(change)
+}
+
+fn create(name: &str, uid: &str, node: u64, backup: u64) -> Command {
+    let (name, uid) = (name.into(), uid.into());
+    change(JournalChange::Create { name, uid, node, backup, incarnation: 5 })
+}
+
+fn lock(state: &mut State, node: u64, attempt: u64) -> u64 {
+    let acquire = Coordination::Acquire { id: UID.into(), node, boot: 1, attempt, lease_ms: 2000 };
+    let outcome = state.apply(Command::Coordinate(acquire)).unwrap();
+    let Some(Answer::Granted { token }) = outcome.answer else { panic!("{outcome:?}") };
+    token
+}
+
+fn serve(node: u64, token: u64) -> Command {
+    change(JournalChange::Serve { uid: UID.into(), node, boot: 1, token })
+}
+
+#[test]
+fn a_journal_with_a_backup_is_paired_from_the_beginning() {
+    let mut state = three();
+    let outcome = state.apply(create("orders", UID, A, B)).unwrap();
+    assert!(outcome.created);
+    assert_eq!(outcome.journals_changed, ["orders".into()]);
+    let journal = state.journal("orders").unwrap();
+    assert!(journal.paired && journal.is_on(NodeId(B)) && !journal.is_on(NodeId(C)));
+    assert_eq!((journal.home(), journal.other_than(NodeId(A))), (NodeId(A), Some(NodeId(B))));
+    let register = state.coordinated(UID).register.unwrap();
+    assert_eq!((register.value, register.founder, register.incarnation), (0, A, 5));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let mut state = three();
+    let mut refused = |command, part: &str| {
+        let refusal = state.refused(command);
+        assert!(refusal.text.contains(part), "{refusal}");
+    };
+    refused(create("", UID, A, 0), "cannot be the name of a journal");
+    refused(create("../x", UID, A, 0), "cannot be the name of a journal");
+    refused(create("orders", "abc", A, 0), "32 hexadecimal digits");
+    refused(create("orders", UID, 99, 0), "no node");
+    refused(create("orders", UID, A, A), "cannot be the backup");
+    refused(create("orders", UID, A, C), "node c keeps no queues");
+    refused(serve(A, 1), "no journal");
+    state.apply(create("orders", UID, A, 0)).unwrap();
+    let other = UID.replace('0', "f");
+    let mut refused = |command, part: &str| {
+        let refusal = state.refused(command);
+        assert!(refusal.text.contains(part), "{refusal}");
+    };
+    refused(create("orders", &other, A, 0), "already");
+    refused(create("others", UID, A, 0), "in use");
+    refused(change(JournalChange::RemoveBackup { name: "orders".into() }), "has no backup");
+    refused(change(JournalChange::SetBackup { name: "orders".into(), node: A }), "cannot be");
+    refused(serve(B, 0), "has no copy");
+}
+
+/// A former holder of the lock cannot take the journal back.
+#[test]
+fn ba_22_only_the_holder_of_the_lock_says_that_it_serves() {
+    let mut state = three();
+    state.apply(create("orders", UID, A, B)).unwrap();
+    assert!(state.refused(serve(A, 0)).text.contains("not the lock"));
+    let first = lock(&mut state, A, 1);
+    state.apply(serve(A, first)).unwrap();
+    let release = Coordination::Release { id: UID.into(), token: first };
+    state.apply(Command::Coordinate(release)).unwrap();
+    let second = lock(&mut state, B, 2);
+    state.apply(serve(B, second)).unwrap();
+    state.refused(serve(A, first));
+    let journal = state.journal("orders").unwrap();
+    assert_eq!((journal.home(), journal.term), (NodeId(B), 2));
+    // The other one is the backup now.
+    state.apply(change(JournalChange::RemoveBackup { name: "orders".into() })).unwrap();
+    let journal = state.journal("orders").unwrap();
+    assert_eq!((journal.node, journal.backup), (NodeId(B), NodeId(0)));
+}
+
+#[test]
+fn a_journal_on_one_node_is_paired_by_the_node_that_serves_it() {
+    let mut state = three();
+    state.apply(create("orders", UID, A, 0)).unwrap();
+    state.apply(serve(A, 0)).unwrap();
+    let term = state.journal("orders").unwrap().term;
+    // The same start says it once.
+    state.apply(serve(A, 0)).unwrap();
+    assert_eq!(state.journal("orders").unwrap().term, term);
+    state.apply(change(JournalChange::SetBackup { name: "orders".into(), node: B })).unwrap();
+    assert!(!state.journal("orders").unwrap().paired && state.coordinated(UID).register.is_none());
+    let pair = |founder, incarnation| {
+        change(JournalChange::Pair { uid: UID.into(), founder, incarnation })
+    };
+    state.refused(pair(B, 3));
+    state.apply(pair(A, 3)).unwrap();
+    state.apply(pair(A, 3)).unwrap();
+    assert!(state.refused(pair(A, 4)).text.contains("has a register"));
+    let journal = state.journal("orders").unwrap();
+    assert!(journal.paired && journal.term == term, "it goes on being served");
+    let again = JournalChange::SetBackup { name: "orders".into(), node: B };
+    state.apply(change(again)).unwrap();
+}
+
+fn attached(name: &str, journal: &str) -> DeclareQueue {
+    DeclareQueue { arguments: table([("x-journal", text(journal))]), ..queue(name) }
+}
+
+#[test]
+fn queues_are_in_the_journal_that_their_argument_or_policy_names() {
+    let mut state = three();
+    state.apply(create("orders", UID, A, B)).unwrap();
+    let declare = |declare| Command::DeclareQueue(declare);
+    let outcome = state.apply(declare(attached("q", "orders"))).unwrap();
+    assert_eq!(outcome.queue.unwrap().journal.as_deref(), Some("orders"));
+    let refusal = state.refused(declare(attached("r", "else")));
+    assert_eq!(refusal.code, 406);
+    assert_eq!(
+        refusal.text,
+        "invalid arg 'x-journal' for queue 'r' in vhost '/': there is no journal 'else'"
+    );
+    let transient = DeclareQueue { durable: false, ..attached("r", "orders") };
+    assert!(state.refused(declare(transient)).text.contains("'non-durable'"));
+    let mine = DeclareQueue {
+        exclusive_owner: exclusive("r", 3).exclusive_owner,
+        ..attached("r", "orders")
+    };
+    assert!(state.refused(declare(mine)).text.contains("'exclusive-owner'"));
+    let quorum = table([("x-journal", text("orders")), ("x-queue-type", text("quorum"))]);
+    let quorum = DeclareQueue { arguments: quorum, ..queue("r") };
+    assert!(state.refused(declare(quorum)).text.contains("rabbit_quorum_queue"));
+    assert!(state.refused(declare(queue("q"))).text.contains("x-journal"), "not equivalent");
+
+    let by = policy("p", "^paired", 0, serde_json::json!({ "x-journal": "orders" }));
+    state.apply(Command::PutPolicy(by)).unwrap();
+    let outcome = state.apply(declare(queue("paired"))).unwrap();
+    assert_eq!(outcome.queue.unwrap().journal.as_deref(), Some("orders"));
+    let outcome = state.apply(declare(exclusive("paired-mine", 3))).unwrap();
+    assert_eq!(outcome.queue.unwrap().journal, None);
+    let names: Vec<_> = state.queues_of_journal("orders").map(|queue| &*queue.name).collect();
+    assert_eq!(names, ["q", "paired"]);
+}
+
+#[test]
+fn queues_hear_of_what_becomes_of_their_journal_and_keep_it() {
+    let mut state = three();
+    state.apply(create("orders", UID, A, B)).unwrap();
+    let home = NodeId(A);
+    let declare = DeclareQueue { home, ..attached("q", "orders") };
+    let id = state.apply(Command::DeclareQueue(declare)).unwrap().queue.unwrap().id;
+    let token = lock(&mut state, B, 1);
+    assert_eq!(state.queue_by_id(id).unwrap().home, NodeId(A));
+    assert_eq!(state.apply(serve(B, token)).unwrap().queues_changed, [id]);
+    assert_eq!(state.queue_by_id(id).unwrap().home, NodeId(B));
+    let delete = change(JournalChange::Delete { name: "orders".into() });
+    assert!(state.refused(delete.clone()).text.contains("has 1 queues"));
+    // It is not at home where it was declared.
+    state.apply(Command::ForgetNode { id: A }).unwrap();
+    assert!(state.queue("/", "q").is_some());
+    let mut bytes = bytes::BytesMut::new();
+    dump::write(&state, &mut bytes);
+    let read = dump::read(&bytes).unwrap();
+    assert_eq!(read.journal("orders"), state.journal("orders"));
+    assert_eq!(read.queue("/", "q").unwrap().journal.as_deref(), Some("orders"));
+    state.apply(Command::DeleteQueue { vhost: "/".into(), name: "q".into(), id: None }).unwrap();
+    assert!(state.apply(delete).unwrap().deleted);
+    assert!(state.journal("orders").is_none() && state.coordinated(UID).register.is_none());
+}
