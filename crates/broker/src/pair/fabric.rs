@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::id::{NodeId, QueueId, StreamId};
 use model::time::Millis;
+use quorum::group::GroupId;
 use quorum::member::Member;
 
 use crate::cluster::Cluster;
@@ -67,7 +68,11 @@ impl Fabric for PairFabric {
     }
 
     fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth) {
-        self.cluster.start(queue, member, berth);
+        Fabric::start(&*self.cluster, queue, member, berth);
+    }
+
+    fn move_to(&self, queue: QueueId, group: GroupId, alone: bool) {
+        self.cluster.move_to(queue, group, alone);
     }
 
     fn delete(&self, queue: QueueId, stream: StreamId) {
