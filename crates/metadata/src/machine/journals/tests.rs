@@ -16,7 +16,7 @@ fn three() -> State {
         [(A, "a", NodeRole::Full), (B, "b", NodeRole::Full), (C, "c", NodeRole::Witness)]
     {
         let (name, address) = (name.into(), "x:1".to_owned());
-        let put = PutNode { id, name, address, role, boot: 1, zone: None };
+        let put = PutNode { id, name, address, role, boot: 1, zone: None, starts: Vec::new() };
         state.apply(Command::PutNode(put)).unwrap();
     }
     state
