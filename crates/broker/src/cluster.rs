@@ -587,6 +587,7 @@ impl Cluster {
             channel::METADATA => messages.drain(..).for_each(|message| self.heard(from, &message)),
             channel::ORDERS => messages.drain(..).for_each(|orders| self.on_orders(from, orders)),
             channel::NOTICES => messages.drain(..).for_each(|notice| self.on_notice(from, notice)),
+            channel::LOANS => messages.drain(..).for_each(|loan| self.on_loan(from, loan)),
             channel::ALARMS => messages.drain(..).for_each(|word| self.on_alarms(from, &word)),
             channel::PAIRS => messages.drain(..).for_each(|word| self.pairs.word(from, word)),
             channel::ANNOUNCEMENTS => {

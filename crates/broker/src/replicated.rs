@@ -14,6 +14,7 @@
 pub(crate) mod client;
 pub(crate) mod containers;
 pub(crate) mod fabric;
+pub(crate) mod loan;
 pub(crate) mod machine;
 pub(crate) mod member;
 pub(crate) mod notice;

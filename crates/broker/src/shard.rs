@@ -251,6 +251,8 @@ impl Shard {
             Command::Bodies { stream, bodies, carry, .. } => {
                 queue.on_bodies(desk, stream, bodies, carry);
             }
+            Command::Lend { to, seqs, .. } => queue.lend(desk, to, seqs),
+            Command::Lent { from, bodies, .. } => queue.lent(desk, from, bodies),
             Command::Raft { stream, input, .. } => {
                 if let Some(leader) = queue.input(desk, stream, input) {
                     desk.fabric.announce(id, leader);
@@ -411,6 +413,8 @@ impl Shard {
             // The queue is gone.
             Command::Remove { .. }
             | Command::Bodies { .. }
+            | Command::Lend { .. }
+            | Command::Lent { .. }
             | Command::Raft { .. }
             | Command::Notice(_)
             | Command::Leads { .. } => {}

@@ -241,6 +241,11 @@ impl Queue {
         self.dead.len()
     }
 
+    /// Bytes of their bodies.
+    pub fn dead_bytes(&self) -> u64 {
+        self.dead.bytes()
+    }
+
     /// Their names and why they died, ascending.
     pub fn deaths(&self) -> impl Iterator<Item = (Seq, Reason)> + '_ {
         self.dead.iter().map(|(message, reason)| (message.seq, reason))

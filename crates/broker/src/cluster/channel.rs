@@ -20,3 +20,5 @@ pub(crate) const INQUIRIES: u8 = 8;
 pub(crate) const ALARMS: u8 = 9;
 /// What the two nodes of a pair say to each other.
 pub(crate) const PAIRS: u8 = 10;
+/// Bodies that a member of a quorum queue asks another one for.
+pub(crate) const LOANS: u8 = 11;

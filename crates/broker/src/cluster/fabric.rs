@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use activation::file::JournalUid;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use model::id::{NodeId, QueueId, StreamId};
+use model::id::{NodeId, QueueId, Seq, StreamId};
 use model::time::Millis;
 use quorum::group::GroupId;
 use quorum::host::Host;
-use quorum::member::Member;
+use quorum::member::{Member, Role};
 
 use crate::cluster::transport::Road;
 use crate::cluster::{Cluster, channel};
 use crate::replicated::client::Leader;
 use crate::replicated::fabric::{Berth, Fabric};
+use crate::replicated::loan::{Lent, Loan};
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::shard::command::{Batch, Command};
@@ -73,6 +74,14 @@ impl Fabric for Cluster {
         for part in notice.parts(NOTICE_BYTES) {
             self.lanes.send(to, channel::NOTICES, part.encode());
         }
+    }
+
+    fn borrow_bodies(&self, from: NodeId, queue: QueueId, seqs: Vec<Seq>) {
+        self.lanes.send(from, channel::LOANS, Loan::Question(queue, seqs).encode());
+    }
+
+    fn lend_bodies(&self, to: NodeId, queue: QueueId, bodies: Vec<(Seq, Lent)>) {
+        self.lanes.send(to, channel::LOANS, Loan::Answer(queue, bodies).encode());
     }
 
     fn propose(&self, queue: QueueId, entry: Bytes) -> bool {
@@ -157,6 +166,18 @@ impl Cluster {
         }
     }
 
+    /// A member of a queue wants bodies of another one, or has been asked for them.
+    pub(super) fn on_loan(&self, from: NodeId, message: Bytes) {
+        let command = match Loan::decode(message) {
+            Ok(Loan::Question(queue, seqs)) => Command::Lend { queue, to: from, seqs },
+            Ok(Loan::Answer(queue, bodies)) => Command::Lent { queue, from, bodies },
+            Err(error) => return tracing::warn!(%from, %error, "a loan"),
+        };
+        if let Some(queue) = command.queue() {
+            self.shards.post(queue, Batch::one(command));
+        }
+    }
+
     /// Who leads which queue.
     pub(super) fn on_announcements(&self, from: NodeId, mut message: Bytes) {
         while message.len() >= ANNOUNCEMENT {
@@ -185,8 +206,19 @@ impl Cluster {
         }
     }
 
-    /// Tells a node that has just connected what this one leads.
+    /// Tells a node that has just connected what this one leads. It may have stepped down without
+    /// hearing of another leader.
     pub(super) fn announce_all(&self, to: NodeId) {
+        let follows = |queue: QueueId| {
+            matches!(self.host.role(GroupId::from(queue)), Some(Role::Follower { .. }))
+        };
+        self.leads.lock().retain(|queue, _| {
+            let leads = !follows(*queue);
+            if !leads {
+                self.bell.leads(*queue, false);
+            }
+            leads
+        });
         let leads: Vec<(QueueId, Leader)> =
             self.leads.lock().iter().map(|(queue, leader)| (*queue, *leader)).collect();
         for some in leads.chunks(ANNOUNCEMENTS) {

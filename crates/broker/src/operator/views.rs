@@ -35,9 +35,11 @@ pub(super) fn queue_stats(view: &QueueView) -> QueueStats {
         unsettled_bytes: view.unsettled_bytes,
         delayed: view.delayed,
         delayed_bytes: view.delayed_bytes,
+        dead: view.dead,
+        dead_bytes: view.dead_bytes,
         persistent: view.persistent,
         persistent_bytes: if view.persistent > 0 {
-            view.ready_bytes + view.unsettled_bytes + view.delayed_bytes
+            view.ready_bytes + view.unsettled_bytes + view.delayed_bytes + view.dead_bytes
         } else {
             0
         },
@@ -45,7 +47,7 @@ pub(super) fn queue_stats(view: &QueueView) -> QueueStats {
         in_memory_bytes: view.in_memory_bytes,
         consumers: view.consumers.len() as u64,
         consumer_capacity: if view.consumers.is_empty() || view.ready > 0 { 0.0 } else { 1.0 },
-        memory: view.ready * 9 + (view.unsettled + view.delayed) * 40 + 1024,
+        memory: view.ready * 9 + (view.unsettled + view.delayed + view.dead) * 40 + 1024,
         idle_since_ms: idle.then_some(view.used_at),
         state: QueueState::Running,
         counters: message_counters(&view.counters, view.counters.enqueued),

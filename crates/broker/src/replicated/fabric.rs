@@ -6,12 +6,13 @@ use std::sync::Arc;
 use activation::file::JournalUid;
 use bytes::Bytes;
 use metadata::objects::member::Stage;
-use model::id::{NodeId, QueueId, StreamId};
+use model::id::{NodeId, QueueId, Seq, StreamId};
 use model::time::Millis;
 use quorum::group::GroupId;
 use quorum::member::Member;
 
 use crate::replicated::client::Leader;
+use crate::replicated::loan::Lent;
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 
@@ -32,6 +33,12 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
 
     /// Orders for a queue of a journal, if that is open on this node.
     fn keep(&self, _journal: JournalUid, _queue: QueueId, _batch: Bytes) {}
+
+    /// Asks the member on a node for bodies; the answer comes as `Lent`, or never.
+    fn borrow_bodies(&self, _from: NodeId, _queue: QueueId, _seqs: Vec<Seq>) {}
+
+    /// Answers that.
+    fn lend_bodies(&self, _to: NodeId, _queue: QueueId, _bodies: Vec<(Seq, Lent)>) {}
 
     /// Sends what a leader tells a node.
     fn notice(&self, to: NodeId, notice: &Notice);

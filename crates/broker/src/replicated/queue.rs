@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use crate::origin::Origin;
 use crate::replicated::client::{Asker, Client, Leader};
 use crate::replicated::fabric::Berth;
+use crate::replicated::loan::Lent;
 use crate::replicated::member::QueueMember;
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
@@ -472,6 +473,21 @@ impl ClusterQueue {
         }
     }
 
+    /// The leader wants bodies of this node's member.
+    pub(crate) fn lend(&mut self, desk: &mut Desk, to: NodeId, seqs: Vec<Seq>) {
+        // One that has not started may do so yet: no answer is no denial.
+        if let Some(replica) = &mut self.replica {
+            replica.lend(desk, &self.profile, to, seqs);
+        }
+    }
+
+    /// Another member has answered that.
+    pub(crate) fn lent(&mut self, desk: &mut Desk, from: NodeId, bodies: Vec<(Seq, Lent)>) {
+        if let Some(replica) = &mut self.replica {
+            replica.lent(desk, &self.profile, from, bodies);
+        }
+    }
+
     pub(crate) fn dead_lettered(&mut self, desk: &mut Desk, seq: Seq, accepted: bool) {
         if let Some(replica) = &mut self.replica {
             replica.dead_lettered(desk, &self.profile, seq, accepted);
@@ -625,9 +641,11 @@ impl ClusterQueue {
             unsettled_bytes: queue.unsettled_bytes(),
             delayed: queue.delayed(),
             delayed_bytes: queue.delayed_bytes(),
+            dead: queue.dead(),
+            dead_bytes: queue.dead_bytes(),
             in_memory,
             in_memory_bytes,
-            persistent: queue.ready() + queue.unsettled() + queue.delayed(),
+            persistent: queue.ready() + queue.unsettled() + queue.delayed() + queue.dead(),
             consumers,
             active: queue.active(),
             term: self.led_in(),

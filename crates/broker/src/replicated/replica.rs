@@ -12,6 +12,7 @@
 
 pub(crate) mod checkpoint;
 mod dead;
+mod lend;
 #[cfg(test)]
 mod tests;
 
@@ -123,6 +124,8 @@ pub(crate) struct Replica {
     applied: journal::op::Lsn,
     /// Something was not durable when it was to be read: when it is read again.
     reread: Option<Timestamp>,
+    /// What other members are asked for.
+    wanted: lend::Wanted,
     /// The container whose last bodies are being carried over.
     carrying: Option<Seq>,
     /// How often another state was installed.
@@ -147,6 +150,7 @@ impl Replica {
             reading: None,
             applied: journal::op::Lsn(0),
             reread: None,
+            wanted: lend::Wanted::default(),
             carrying: None,
             installs: 0,
             stopped: None,
@@ -211,6 +215,7 @@ impl Replica {
     /// sender knows.
     pub(crate) fn step_down(&mut self) {
         let Some(leading) = self.leading.take() else { return };
+        self.wanted = lend::Wanted::default();
         let waiting = leading.outgoing.iter().filter_map(Outgoing::seq);
         let dead = leading.dead.iter().map(|(seq, _)| *seq).filter(|seq| !self.is_kept(*seq));
         let gone: BTreeSet<Seq> =
@@ -635,6 +640,7 @@ impl Replica {
                 break;
             }
             if self.bodies.get(seq).is_none()
+                && !self.wanted.has(seq)
                 && let Some(place) = containers.place(seq)
             {
                 places.push((seq, place));
@@ -659,7 +665,9 @@ impl Replica {
         bodies: Vec<(Seq, Option<Message>)>,
     ) {
         let asked: BTreeMap<Seq, Place> = self.reading.take().into_iter().flatten().collect();
-        let Some(leading) = &mut self.leading else { return };
+        if self.leading.is_none() {
+            return;
+        }
         let containers = self.containers.lock();
         let mut unreadable = BTreeSet::new();
         for (seq, message) in bodies {
@@ -681,26 +689,7 @@ impl Replica {
             self.reread = Some(Timestamp(desk.now.0 + REREAD));
             return;
         }
-        // What cannot be read here cannot be delivered by this leader.
-        let mut runs = Vec::new();
-        leading.outgoing.retain(|one| match one.seq() {
-            Some(seq) if unreadable.contains(&seq) => {
-                if let Outgoing::Deliver { consumer, .. } = one {
-                    runs.push(Run { holder: Some(*consumer), first: seq, last: seq });
-                }
-                false
-            }
-            _ => true,
-        });
-        if !runs.is_empty() {
-            tracing::error!(
-                queue = %profile.name, vhost = %profile.vhost, count = runs.len(),
-                "stored messages cannot be read back and are dropped"
-            );
-            let outcome = Settlement::Client(amqp::request::Outcome::Accept);
-            leading.own.push(Order::Settle { runs, outcome });
-        }
-        self.lose_dead(|seq| unreadable.contains(&seq));
+        self.want(desk, profile, unreadable);
         self.pump(desk, profile);
         self.pump_dead(desk, profile);
     }

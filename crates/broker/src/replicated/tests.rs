@@ -115,6 +115,44 @@ async fn the_leader_is_lost_and_nothing_confirmed_is() {
     assert_eq!(texts(&consuming.new_events(Seq(10), 5).await), numbers(10..15));
 }
 
+/// A body that is found on a disk by its beginning.
+fn large(number: u64) -> Vec<u8> {
+    let mut body = format!("the body with the number {number:08} of this very test").into_bytes();
+    body.resize(300_000, b'.');
+    body
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_leaders_disk_does_not_give_back_another_member_has() {
+    let net = Net::new(3);
+    net.declare(QUEUE).await;
+    let leader = net.leader(QUEUE).await;
+    let others: Vec<&Node> = net.nodes().iter().filter(|node| node.me != leader.me).collect();
+    // More than is kept in memory.
+    let client = leader.client();
+    for number in 0..12 {
+        client.publish(QUEUE, number, &large(number));
+    }
+    client.confirmed(12).await;
+    for node in &others {
+        net.caught_up(QUEUE, node.me.node).await;
+    }
+    for number in 0..12 {
+        let beginning = &large(number)[..40];
+        for node in [leader, others[0]] {
+            assert!(net.damage(node.me.node, beginning) > 0, "{number} on {:?}", node.me);
+        }
+    }
+    // What is asked through has nothing either.
+    let client = others[0].client();
+    for number in 0..12 {
+        let Got::Message { message, .. } = client.get(QUEUE).await else {
+            panic!("message {number} is lost");
+        };
+        assert!(message.body() == large(number), "{number}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_publishes_wait_and_then_are_refused() {
     let net = Net::new(3);

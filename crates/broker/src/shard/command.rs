@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use crate::origin::{Group, Origin};
 use crate::pair::backfill::Survey;
 use crate::replicated::client::Leader;
+use crate::replicated::loan::Lent;
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::replicated::queue::Input;
@@ -83,6 +84,10 @@ pub(crate) enum Command {
     Read { queue: QueueId, bodies: Vec<(Seq, Option<Bytes>)> },
     /// Bodies of a quorum queue that were read back; `carry`: to get records of their own.
     Bodies { queue: QueueId, stream: StreamId, bodies: Vec<(Seq, Option<Message>)>, carry: bool },
+    /// The leader of a quorum queue wants bodies of this node's member.
+    Lend { queue: QueueId, to: NodeId, seqs: Vec<Seq> },
+    /// A member of a quorum queue has answered that.
+    Lent { queue: QueueId, from: NodeId, bodies: Vec<(Seq, Lent)> },
     /// The host of a quorum queue's group has something for its member here, the one with that
     /// stream.
     Raft { queue: QueueId, stream: StreamId, input: Input },
@@ -149,6 +154,8 @@ impl Command {
             | Self::Count { queue, .. }
             | Self::Read { queue, .. }
             | Self::Bodies { queue, .. }
+            | Self::Lend { queue, .. }
+            | Self::Lent { queue, .. }
             | Self::Raft { queue, .. }
             | Self::Orders { queue, .. }
             | Self::Leads { queue, .. }

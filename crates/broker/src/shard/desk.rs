@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use bytes::Bytes;
 use journal::error::ReadError;
 use journal::op::Op;
-use model::id::{QueueId, Seq, StreamId};
+use model::id::{NodeId, QueueId, Seq, StreamId};
 use model::message::Message;
 use model::time::Timestamp;
 use queue::effect::{Effect, Reason};
@@ -19,7 +19,7 @@ use crate::inbox::Inbox;
 use crate::origin::{Group, Then};
 use crate::replicated::containers::Place;
 use crate::replicated::fabric::Fabric;
-use crate::replicated::order;
+use crate::replicated::{loan, order};
 use crate::router::Router;
 use crate::shard::bodies::{self, Weight};
 use crate::shard::command::{Arrival, Batch, Command, Content, Done};
@@ -134,20 +134,32 @@ impl Desk {
         positions.dedup();
         let asked = positions.clone();
         let then = Box::new(move |read: Vec<Result<Bytes, ReadError>>| {
-            let mut bodies = Vec::with_capacity(places.len());
-            let mut rest = places.as_slice();
-            for (position, record) in positions.into_iter().zip(read) {
-                let count = rest.iter().take_while(|(_, at)| at.position == position).count();
-                let (here, behind) = rest.split_at(count);
-                rest = behind;
-                let messages = record.ok().and_then(|bytes| messages_of(bytes, here));
-                if messages.is_none() {
-                    tracing::debug!(%queue, %position, "cannot read back a record of messages");
-                }
-                let mut messages = messages.into_iter().flatten();
-                bodies.extend(here.iter().map(|(seq, _)| (*seq, messages.next())));
-            }
+            let bodies = bodies_of(&positions, read, &places, queue);
             inbox.post(Batch::one(Command::Bodies { queue, stream, bodies, carry }));
+        });
+        Arc::clone(&self.journal).read_later(stream, asked, then);
+    }
+
+    /// Reads bodies where it may block, and lends them, with those that are here, to another member.
+    pub(crate) fn lend_places(
+        &self,
+        queue: QueueId,
+        stream: StreamId,
+        to: NodeId,
+        mut here: Vec<(Seq, Option<Message>)>,
+        places: Vec<(Seq, Place)>,
+    ) {
+        let fabric = Arc::clone(&self.fabric);
+        let lend = move |bodies| fabric.lend_bodies(to, queue, loan::fitting(bodies));
+        if places.is_empty() {
+            return lend(here);
+        }
+        let mut positions: Vec<Seq> = places.iter().map(|(_, place)| place.position).collect();
+        positions.dedup();
+        let asked = positions.clone();
+        let then = Box::new(move |read: Vec<Result<Bytes, ReadError>>| {
+            here.extend(bodies_of(&positions, read, &places, queue));
+            lend(here);
         });
         Arc::clone(&self.journal).read_later(stream, asked, then);
     }
@@ -193,6 +205,29 @@ impl Desk {
         }
         true
     }
+}
+
+/// The bodies at these places, which are sorted, of records that were read.
+fn bodies_of(
+    positions: &[Seq],
+    read: Vec<Result<Bytes, ReadError>>,
+    places: &[(Seq, Place)],
+    queue: QueueId,
+) -> Vec<(Seq, Option<Message>)> {
+    let mut bodies = Vec::with_capacity(places.len());
+    let mut rest = places;
+    for (position, record) in positions.iter().zip(read) {
+        let count = rest.iter().take_while(|(_, at)| at.position == *position).count();
+        let (here, behind) = rest.split_at(count);
+        rest = behind;
+        let messages = record.ok().and_then(|bytes| messages_of(bytes, here));
+        if messages.is_none() {
+            tracing::debug!(%queue, %position, "cannot read back a record of messages");
+        }
+        let mut messages = messages.into_iter().flatten();
+        bodies.extend(here.iter().map(|(seq, _)| (*seq, messages.next())));
+    }
+    bodies
 }
 
 /// The messages at these places of one record.

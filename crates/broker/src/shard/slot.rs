@@ -442,6 +442,8 @@ impl Slot {
             unsettled_bytes: self.machine.unsettled_bytes(),
             delayed: 0,
             delayed_bytes: 0,
+            dead: 0,
+            dead_bytes: 0,
             in_memory: self.bodies.len() as u64,
             in_memory_bytes: self.bodies.weight().total(),
             persistent: if self.profile.durable { messages } else { 0 },

@@ -17,6 +17,9 @@ pub(crate) struct QueueView {
     /// Of a quorum queue: messages that came back and wait, and their bytes.
     pub(crate) delayed: u64,
     pub(crate) delayed_bytes: u64,
+    /// Messages that are dead and stay until their targets have them.
+    pub(crate) dead: u64,
+    pub(crate) dead_bytes: u64,
     /// Messages whose bodies are in memory, and the bytes of these.
     pub(crate) in_memory: u64,
     pub(crate) in_memory_bytes: u64,
@@ -44,6 +47,8 @@ impl QueueView {
             unsettled_bytes: 0,
             delayed: 0,
             delayed_bytes: 0,
+            dead: 0,
+            dead_bytes: 0,
             in_memory: 0,
             in_memory_bytes: 0,
             persistent: 0,

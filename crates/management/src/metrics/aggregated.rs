@@ -44,6 +44,8 @@ impl QueueSums {
         sum.unsettled_bytes += queue.unsettled_bytes;
         sum.delayed += queue.delayed;
         sum.delayed_bytes += queue.delayed_bytes;
+        sum.dead += queue.dead;
+        sum.dead_bytes += queue.dead_bytes;
         sum.persistent += queue.persistent;
         sum.persistent_bytes += queue.persistent_bytes;
         sum.in_memory += queue.in_memory;

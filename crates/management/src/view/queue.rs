@@ -21,6 +21,10 @@ pub struct QueueStats {
     pub delayed: u64,
     /// Body bytes of `delayed`.
     pub delayed_bytes: u64,
+    /// Messages that are dead and stay until their targets have them (at-least-once dead-lettering).
+    pub dead: u64,
+    /// Body bytes of `dead`.
+    pub dead_bytes: u64,
     /// Of all these, messages that a restart keeps.
     pub persistent: u64,
     /// Body bytes of `persistent`.
@@ -67,12 +71,12 @@ pub enum QueueState {
 impl QueueStats {
     /// All messages.
     pub fn messages(&self) -> u64 {
-        self.ready + self.unsettled + self.delayed
+        self.ready + self.unsettled + self.delayed + self.dead
     }
 
     /// Body bytes of all messages.
     pub fn message_bytes(&self) -> u64 {
-        self.ready_bytes + self.unsettled_bytes + self.delayed_bytes
+        self.ready_bytes + self.unsettled_bytes + self.delayed_bytes + self.dead_bytes
     }
 }
 

@@ -28,7 +28,7 @@ impl Replica {
     pub(crate) fn again_deadline(&self) -> Option<Timestamp> {
         let leading = self.leading.as_ref()?;
         let dead = leading.dead_later.first().map(|(due, _)| *due);
-        self.reread.into_iter().chain(dead).min()
+        self.reread.into_iter().chain(dead).chain(self.wanted.due()).min()
     }
 
     /// That time has come: follow with [`Replica::go_on`].
@@ -36,11 +36,13 @@ impl Replica {
         if self.reread.is_some_and(|due| due <= now) {
             self.reread = None;
         }
+        self.ask_again(now);
         self.retry_dead(now);
     }
 
     /// Sends what waits and is no longer held up.
     pub(crate) fn go_on(&mut self, desk: &mut Desk, profile: &Profile) {
+        self.ask_others(desk, profile);
         self.pump(desk, profile);
         self.pump_dead(desk, profile);
     }

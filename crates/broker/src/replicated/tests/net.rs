@@ -31,6 +31,7 @@ use crate::origin::{InFlight, Origin};
 use crate::outlet::Outlet;
 use crate::replicated::client::Leader;
 use crate::replicated::fabric::{Berth, Fabric};
+use crate::replicated::loan::{Lent, Loan};
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::router::Router;
@@ -177,6 +178,18 @@ impl Fabric for Cluster {
         self.wires.carry(self.me.node, to, Parcel::Command(Command::Notice(Box::new(notice))));
     }
 
+    fn borrow_bodies(&self, from: NodeId, queue: QueueId, seqs: Vec<Seq>) {
+        let command = Command::Lend { queue, to: self.me.node, seqs };
+        self.wires.carry(self.me.node, from, Parcel::Command(command));
+    }
+
+    fn lend_bodies(&self, to: NodeId, queue: QueueId, bodies: Vec<(Seq, Lent)>) {
+        let answer = Loan::decode(Loan::Answer(queue, bodies).encode());
+        let Ok(Loan::Answer(queue, bodies)) = answer else { panic!("it was just encoded") };
+        let command = Command::Lent { queue, from: self.me.node, bodies };
+        self.wires.carry(self.me.node, to, Parcel::Command(command));
+    }
+
     fn propose(&self, queue: QueueId, entry: Bytes) -> bool {
         self.host.propose(queue.into(), entry).is_ok()
     }
@@ -270,6 +283,26 @@ impl Net {
 
     pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// Damages these bytes wherever a node has them on its disk; how often that was.
+    pub(super) fn damage(&self, node: NodeId, bytes: &[u8]) -> usize {
+        use std::os::unix::fs::FileExt;
+
+        let index = self.nodes.iter().position(|one| one.me.node == node).expect("it is there");
+        let mut damaged = 0;
+        let files = std::fs::read_dir(self.directories[index].path()).expect("it can be read");
+        for file in files.map(|file| file.expect("it can be read").path()) {
+            let content = std::fs::read(&file).expect("it can be read");
+            let mut at = 0;
+            while let Some(found) = content[at..].windows(bytes.len()).position(|it| it == bytes) {
+                at += found;
+                let file = std::fs::File::options().write(true).open(&file).expect("it is there");
+                file.write_all_at(b"damaged!", at as u64).expect("it can be written");
+                (damaged, at) = (damaged + 1, at + bytes.len());
+            }
+        }
+        damaged
     }
 
     /// Declares a queue on all nodes and waits for its leader.
