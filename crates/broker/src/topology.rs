@@ -330,6 +330,7 @@ impl Topology {
         // First the shards: who sees a new queue in the snapshot may post to it at once.
         self.act(&inner.state, &outcome);
         self.router.publish(inner.state.clone());
+        self.pairs.tell_changes();
         self.tell_gone(&inner.state, &outcome);
         Ok((outcome, durable.then_some(lsn)))
     }
@@ -377,6 +378,7 @@ impl Topology {
         leases.applied(state, clock::now());
         // Once for all of them: who waits for an outcome hears it after this.
         self.router.publish(inner.state.clone());
+        self.pairs.tell_changes();
         Ok(fates)
     }
 
@@ -466,6 +468,7 @@ impl Topology {
             self.act(&inner.state, &outcome);
         }
         self.router.publish(inner.state.clone());
+        self.pairs.tell_changes();
         Ok(ledger)
     }
 
@@ -533,7 +536,7 @@ impl Topology {
         }
         self.totals.add(&mut counted);
         if !outcome.journals_changed.is_empty() {
-            self.pairs.changed.notify_one();
+            self.pairs.mark_changed();
         }
         for exchange in &outcome.exchanges_deleted {
             self.exchange_counts.forget(&exchange.vhost, &exchange.name);

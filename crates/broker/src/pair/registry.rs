@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use activation::file::JournalUid;
 use bytes::Bytes;
@@ -19,7 +20,9 @@ use crate::shard::command::{Batch, Command};
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     inner: Mutex<Inner>,
-    /// Woken when a journal has changed.
+    /// A journal has changed in a state that is not published yet.
+    is_changed: AtomicBool,
+    /// Woken when a journal has changed, once everybody can see it.
     pub(crate) changed: Notify,
 }
 
@@ -32,6 +35,18 @@ struct Inner {
 }
 
 impl Pairs {
+    /// A journal has changed; to be told when the new state is published.
+    pub(crate) fn mark_changed(&self) {
+        self.is_changed.store(true, Ordering::Release);
+    }
+
+    /// A state was published.
+    pub(crate) fn tell_changes(&self) {
+        if self.is_changed.swap(false, Ordering::AcqRel) {
+            self.changed.notify_one();
+        }
+    }
+
     /// A journal has a driver now; what is for it goes there.
     pub(crate) fn enter(&self, journal: JournalUid, driver: UnboundedSender<Input>) {
         self.inner.lock().drivers.insert(journal, driver);
@@ -113,4 +128,33 @@ impl Pairs {
 /// The uid of a journal of the metadata, where it stands in text.
 pub(crate) fn uid(text: &str) -> Option<JournalUid> {
     u128::from_str_radix(text, 16).ok().map(JournalUid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is woken before the state can be seen looks at the old one, and never again.
+    #[tokio::test]
+    async fn changes_are_told_when_they_can_be_seen() {
+        let pairs = Pairs::default();
+        pairs.mark_changed();
+        let mut told = Box::pin(pairs.changed.notified());
+        let waiting = tokio::time::timeout(std::time::Duration::ZERO, &mut told).await;
+        assert!(waiting.is_err(), "it is not published yet");
+        pairs.tell_changes();
+        told.await;
+        pairs.tell_changes();
+        let again = tokio::time::timeout(std::time::Duration::ZERO, pairs.changed.notified()).await;
+        assert!(again.is_err(), "once");
+    }
+
+    #[test]
+    fn uids_are_read_from_the_metadata() {
+        assert_eq!(
+            uid("0123456789abcdef0011223344556677").unwrap().to_string(),
+            "0123456789abcdef0011223344556677"
+        );
+        assert_eq!(uid("no uid"), None);
+    }
 }
