@@ -63,22 +63,22 @@ async fn perform<F: Future<Output = ()>>(
         tokio::select! {
             chore = chores.recv(), if open => match chore {
                 None => open = false,
-                Some(Chore::DeleteQueue { queue, why }) => match queues.get_mut(&queue) {
-                    // The one under way may have found the queue in use, which it is no more.
-                    Some(again) => *again = Some(why),
-                    None => {
+                Some(Chore::DeleteQueue { queue, why }) => {
+                    if let Some(again) = queues.get_mut(&queue) {
+                        // The one under way may have found the queue in use, which it is no more.
+                        *again = Some(why);
+                    } else {
                         queues.insert(queue, None);
                         under_way.push(begin(queue, why));
                     }
-                },
+                }
             },
-            Some(queue) = under_way.next() => match queues.remove(&queue).flatten() {
-                None => {}
-                Some(why) => {
+            Some(queue) = under_way.next() => {
+                if let Some(why) = queues.remove(&queue).flatten() {
                     queues.insert(queue, None);
                     under_way.push(begin(queue, why));
                 }
-            },
+            }
         }
     }
 }

@@ -181,7 +181,7 @@ pub(crate) async fn start_any(
     if config.cluster.peers.is_empty() {
         return start(config, config_file);
     }
-    let opened = Opened::open(config, config_file)?.to_serve()?;
+    let opened = Opened::open(config, config_file)?.if_whole()?;
     let ready = together::join(&opened).await?;
     opened.go_on(ready)
 }
@@ -191,7 +191,7 @@ pub(crate) async fn start_any(
 /// # Errors
 /// What is wrong with the data directory, the store or the journal.
 pub(crate) fn start(config: Config, config_file: Option<PathBuf>) -> Result<Started, StartError> {
-    let opened = Opened::open(config, config_file)?.to_serve()?;
+    let opened = Opened::open(config, config_file)?.if_whole()?;
     if opened.has_stream(GROUP.stream()) {
         return Err(StartError(format!(
             "data_dir {} belongs to a node of a cluster; cluster.peers must name the others",
@@ -307,7 +307,7 @@ impl Opened {
     }
 
     /// Refuses what a recovery has left half done.
-    fn to_serve(self) -> Result<Self, StartError> {
+    fn if_whole(self) -> Result<Self, StartError> {
         if self.recovering {
             return Err(StartError(format!(
                 "the recovery of the topology in data_dir {} was cut off; run `leveret \

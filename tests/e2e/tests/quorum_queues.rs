@@ -321,7 +321,7 @@ fn a_message_that_is_larger_than_any_frame_crosses_every_link() {
     let mut client = cluster.channel(1);
     client.queue(1, "shared", DURABLE, &quorum()).unwrap();
     client.queue(1, "kept", DURABLE, &table! {}).unwrap();
-    let body: Vec<u8> = (0..70_u32 << 20).map(|n| (n ^ (n >> 11)) as u8).collect();
+    let body: Vec<u8> = (0..70_u32 << 20).map(|n| (n ^ (n >> 11)).to_le_bytes()[0]).collect();
     let mut publisher = cluster.channel(0);
     publisher.confirm_select(1).unwrap();
     for queue in ["shared", "kept"] {

@@ -156,7 +156,7 @@ impl Cluster {
             .node(me.node)
             .is_some_and(|known| (known.boot, known.start) == (me.boot, self.start()));
         if is_final(refusal.reason, is_known) {
-            self.fail(copied(&format!("node {by} refuses this one: {refusal}")));
+            self.fail(&copied(&format!("node {by} refuses this one: {refusal}")));
         }
     }
 
@@ -164,7 +164,7 @@ impl Cluster {
     pub(crate) fn stop_if_overtaken(&self, state: &State) {
         let Sender { node, boot } = self.me;
         if let Some(known) = state.node(node).filter(|it| it.has_overtaken(boot, &self.starts)) {
-            self.fail(copied(&format!(
+            self.fail(&copied(&format!(
                 "start {} of this node is known to its cluster and did not run on this directory, \
                  and this is start {boot}",
                 known.boot
@@ -172,13 +172,13 @@ impl Cluster {
         }
     }
 
-    fn fail(&self, reason: String) {
+    fn fail(&self, reason: &str) {
         let Some(group) = &self.group else { return };
         // The first reason is the one that counts.
         let first = group.part.failed.send_if_modified(|failed| {
             let first = failed.is_none();
             if first {
-                *failed = Some(reason.clone());
+                *failed = Some(reason.to_owned());
             }
             first
         });

@@ -18,6 +18,7 @@
 //! The file is replaced as a whole and synced, so that no start ever sees an older boot number: what
 //! an earlier start has sent can be told from what this one sends.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -135,12 +136,15 @@ fn replace(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn print(Raised { me, starts, formed, data_set, recovering }: &Raised) -> String {
-    let starts: String = starts.iter().map(|start| format!("start {start:016x}\n")).collect();
+    let mut drawn = String::new();
+    for start in starts {
+        writeln!(drawn, "start {start:016x}").expect("a string takes it");
+    }
     let formed = if *formed { "formed\n" } else { "" };
     let set = if *data_set == 0 { String::new() } else { format!("set {data_set:016x}\n") };
     let recovering = if *recovering { "recovering\n" } else { "" };
     let (node, boot) = (me.node, me.boot);
-    let body = format!("{HEAD}\nnode {node}\nboot {boot}\n{starts}{formed}{set}{recovering}");
+    let body = format!("{HEAD}\nnode {node}\nboot {boot}\n{drawn}{formed}{set}{recovering}");
     let checksum = crc32fast::hash(body.as_bytes());
     format!("{body}checksum {checksum:08x}\n")
 }

@@ -168,7 +168,7 @@ mod tests {
         let bodies = vec![
             (Seq(1), Some(large.clone())),
             (Seq(2), None),
-            (Seq(3), Some(large.clone())),
+            (Seq(3), Some(large)),
             (Seq(4), Some(message(b"small"))),
         ];
         let fitting = fitting(bodies);

@@ -210,8 +210,8 @@ fn name_of(state: &State, config: &Config) -> String {
 impl Plan {
     /// `usable`: whether this node's member of a quorum queue can go on.
     fn of(state: &State, me: NodeId, usable: impl Fn(QueueId) -> Result<(), String>) -> Self {
-        let mut plan = Self::default();
-        plan.nodes = state.nodes().filter(|node| node.id != me).map(Arc::clone).collect();
+        let nodes = state.nodes().filter(|node| node.id != me).map(Arc::clone).collect();
+        let mut plan = Self { nodes, ..Self::default() };
         for queue in state.all_queues() {
             match queue.kind {
                 QueueKind::Quorum => match usable(queue.id) {
@@ -359,9 +359,8 @@ mod tests {
         declare(&mut state, "elsewhere", B, &[B, C]);
         let id = |state: &State, name: &str| state.queue("/", name).map(|queue| queue.id);
         let shared = id(&state, "shared");
-        let plan = Plan::of(&state, A, |queue| match Some(queue) == shared {
-            true => Ok(()),
-            false => Err("it is so".into()),
+        let plan = Plan::of(&state, A, |queue| {
+            if Some(queue) == shared { Ok(()) } else { Err("it is so".into()) }
         });
         let lost: Vec<&str> = plan.lost.iter().map(|(queue, _)| &*queue.name).collect();
         assert_eq!(lost.len(), 3, "{lost:?}");

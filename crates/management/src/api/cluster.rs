@@ -76,10 +76,9 @@ pub(super) async fn forget<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<A
         );
         return Err(Failure::precondition_failed(reason));
     }
-    let rows = match call.body.flag("keep_members", false)? {
-        true => json!([]),
-        false => replicas::shrink_all(call, &nodes, false).await,
-    };
+    let keep_members = call.body.flag("keep_members", false)?;
+    let rows =
+        if keep_members { json!([]) } else { replicas::shrink_all(call, &nodes, false).await };
     let is_error = |row: &&Value| row["result"] != "ok" && !(force && is_last(row));
     let failed = rows.as_array().into_iter().flatten().filter(is_error).count();
     if failed > 0 {

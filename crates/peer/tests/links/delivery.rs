@@ -176,7 +176,7 @@ async fn requests_are_not_read_while_too_many_answers_wait() {
 async fn large_payloads_pass_in_order_and_larger_ones_than_can_be_are_not_taken() {
     let (a, b) = two(|options| options).await;
     // Several frames, of which the first ones are parts.
-    let large: Vec<u8> = (0..20_000_000_u32).map(|n| (n ^ (n >> 8)) as u8).collect();
+    let large: Vec<u8> = (0..20_000_000_u32).map(|n| (n ^ (n >> 8)).to_le_bytes()[0]).collect();
     let large = Bytes::from(large);
     a.send(B, 1, Bytes::from_static(b"before")).unwrap();
     a.send(B, 1, large.clone()).unwrap();
