@@ -79,7 +79,7 @@ impl Host {
             return Ok(());
         }
         group.give_up(term).await?;
-        self.shared.alarm.ring();
+        self.shared.alarm.ring_for(id);
         Err(GroupError::Refused(format!("{to} did not take over")))
     }
 

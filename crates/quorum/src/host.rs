@@ -15,7 +15,7 @@ use crate::recovered::Recovered;
 use crate::rest::Rest;
 use crate::rpc::{self, Message, Request};
 use crate::seat::Seat;
-use crate::session::Answer;
+use crate::session::{Answer, Sessions};
 use crate::sleeper;
 use crate::supervisor::ballot::Ballot;
 use crate::supervisor::{self, Alarm, Vigil};
@@ -165,6 +165,9 @@ pub(crate) struct Group {
     pub(crate) seat: Arc<Seat>,
     pub(crate) progress: Arc<Mutex<Progress>>,
     pub(crate) life: Life,
+    /// By which answers of followers find their way; from before openraft is there until it is gone,
+    /// for it sends before it says that it is there.
+    pub(crate) sessions: Mutex<Option<Arc<Sessions>>>,
     pub(crate) inbox: Inbox,
     /// The leader that spoke last.
     pub(crate) heard: Mutex<Option<Heard>>,
@@ -250,7 +253,7 @@ impl Host {
             mine && crate::sim::breaks(crate::sim::Broken::RestoredLeader)
         });
         let term = recovered.vote.map_or(0, |(vote, _)| vote.leader_id.term);
-        let ballot = Ballot::new(Arc::clone(&shared.alarm));
+        let ballot = Ballot::new(id, Arc::clone(&shared.alarm));
         let seat = Arc::new(Seat::new(me, member, term, ballot));
         let class = match care {
             Care::Supervised => Class::Bulk,
@@ -280,6 +283,7 @@ impl Host {
             seat,
             progress,
             life: Life::new(summary),
+            sessions: Mutex::default(),
             inbox: Inbox::default(),
             heard: Mutex::default(),
             vigil: Mutex::default(),
@@ -301,7 +305,7 @@ impl Host {
         for waiting in shared.awaited.lock().remove(&address).unwrap_or_default() {
             drop(waiting.send(Arc::clone(&group)));
         }
-        shared.alarm.ring();
+        shared.alarm.ring_for(id);
         Ok(())
     }
 
@@ -317,7 +321,7 @@ impl Host {
         let nodes: BTreeMap<u64, ()> = members.iter().map(|node| (node.0, ())).collect();
         match group.wake().await?.raft.initialize(nodes).await {
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {
-                self.shared.alarm.ring();
+                self.shared.alarm.ring_for(id);
                 Ok(())
             }
             Err(error) => Err(GroupError::Refused(error.to_string())),
@@ -340,6 +344,14 @@ impl Host {
     pub fn propose(&self, id: GroupId, payload: Bytes) -> Result<(), NotLeader> {
         let group = self.shared.group(id).ok_or(NotLeader)?;
         group.propose(payload)
+    }
+
+    /// Somebody waits for a leader of the group: it is seen to before others.
+    pub fn want(&self, id: GroupId) {
+        if let Some(group) = self.shared.group(id) {
+            group.seat.on_wanted();
+            self.shared.alarm.ring_for(id);
+        }
     }
 
     /// Stops a group on this node; it can be started again.
@@ -597,7 +609,7 @@ impl Shared {
         };
         if heard.is_some_and(is_it) {
             *heard = None;
-            self.alarm.ring();
+            self.alarm.ring_for(group.id);
         }
     }
 
@@ -652,6 +664,8 @@ impl Shared {
         let electorate = self.electorate(group, &voters);
         match electorate.admits(from, &request, |node| self.links.number(node)) {
             Ok(()) => {
+                // If that one does not win, somebody must.
+                self.alarm.ring_for(group.id);
                 // The guard stands in for the lease, which never expires.
                 request.leadership_transfer = true;
                 group.wake().await.ok()?.raft.vote(request).await.ok()
@@ -688,8 +702,9 @@ impl Group {
     /// A follower answers.
     fn on_answer(&self, session: u64, answer: Answer) {
         // A leader that sleeps has asked nothing.
-        if let Some(awake) = self.awake() {
-            awake.sessions.on_answer(session, answer);
+        let sessions = self.sessions.lock().clone();
+        if let Some(sessions) = sessions {
+            sessions.on_answer(session, answer);
         }
     }
 
@@ -731,6 +746,11 @@ impl Group {
     /// The sets of voters of the newest membership, committed or not: each has to agree.
     pub(crate) fn electors(&self) -> Vec<BTreeSet<NodeId>> {
         life::electors(&self.membership())
+    }
+
+    /// Whether a node has a vote in the newest membership, committed or not.
+    pub(crate) fn is_voter(&self, node: NodeId) -> bool {
+        self.membership().membership().voter_ids().any(|voter| voter == node.0)
     }
 
     /// The voters of the newest membership, committed or not.

@@ -157,6 +157,11 @@ impl Seat {
         (vote.leader_id.voted_for == self.me.0 && term != 0).then_some(term)
     }
 
+    /// Somebody wants to use the group.
+    pub(crate) fn on_wanted(&self) {
+        self.used.store(USES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// When the group was last used: the higher, the later.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)

@@ -23,6 +23,7 @@ use model::id::NodeId;
 use openraft::Instant;
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::alias::InstantOf;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub(crate) mod plan;
 /// The most groups that the first question is about, so that it is answered at once, and the most
 /// that others are.
 const FIRST: usize = 8;
-const BULK: usize = 4096;
+const BULK: usize = 512;
 /// The most elections under way.
 const ELECTIONS: usize = 64;
 /// How long the others may take to answer, and how long once one of them has.
@@ -44,8 +45,8 @@ const STRAGGLER_WAIT: Duration = Duration::from_millis(300);
 const ELECTION_WAIT: Duration = Duration::from_millis(500);
 /// How long a member that catches up holds others up.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(1);
-/// How often it looks by itself.
-const LOOK: Duration = Duration::from_secs(5);
+/// How often it looks at all groups by itself.
+const LOOK: Duration = Duration::from_secs(10);
 /// Pauses between rounds: short after something happened, longer when rounds come to nothing.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -58,12 +59,33 @@ const GATHER_MAX: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     rung: Notify,
+    suspects: Mutex<Suspects>,
+}
+
+/// Groups that may have no leader.
+#[derive(Debug, Default)]
+struct Suspects {
+    all: bool,
+    groups: BTreeSet<GroupId>,
 }
 
 impl Alarm {
-    /// There may be leaderless groups.
+    /// Any group may be leaderless.
     pub(crate) fn ring(&self) {
+        self.suspects.lock().all = true;
         self.rung.notify_one();
+    }
+
+    /// This one may be.
+    pub(crate) fn ring_for(&self, group: GroupId) {
+        self.suspects.lock().groups.insert(group);
+        self.rung.notify_one();
+    }
+
+    /// Takes the suspects: `None` are all.
+    fn take(&self) -> Option<BTreeSet<GroupId>> {
+        let Suspects { all, groups } = std::mem::take(&mut *self.suspects.lock());
+        (!all).then_some(groups)
     }
 }
 
@@ -91,19 +113,39 @@ struct Basis {
 /// Runs until the host is gone.
 pub(crate) async fn run(shared: Weak<Shared>, alarm: Arc<Alarm>) {
     let mut pause = PAUSE_MIN;
+    // Those that were asked about in vain, and those that come next.
+    let (mut leaderless, mut next) = (BTreeSet::new(), BTreeSet::new());
     loop {
-        drop(Types::timeout(LOOK, alarm.rung.notified()).await);
+        if Types::timeout(LOOK, alarm.rung.notified()).await.is_err() {
+            alarm.suspects.lock().all = true;
+        }
         loop {
             let begin = Types::now();
-            let left = {
+            let Round { mut asked, later } = {
                 let Some(shared) = shared.upgrade() else { return };
                 if shared.is_closed() {
                     return;
                 }
-                round(&shared).await
+                let suspects = alarm.take();
+                if suspects.is_none() {
+                    leaderless.clear();
+                    next.clear();
+                }
+                let suspects = suspects.map(|mut suspects| {
+                    let others = if next.is_empty() { &mut leaderless } else { &mut next };
+                    suspects.append(others);
+                    suspects
+                });
+                round(&shared, suspects).await
             };
             let took = begin.elapsed();
-            if left == 0 {
+            leaderless.append(&mut asked);
+            next = later;
+            if !next.is_empty() {
+                // Meanwhile others may be wanted more.
+                continue;
+            }
+            if leaderless.is_empty() {
                 pause = PAUSE_MIN;
                 break;
             }
@@ -116,9 +158,20 @@ pub(crate) async fn run(shared: Weak<Shared>, alarm: Arc<Alarm>) {
     }
 }
 
-/// Asks once about every leaderless group. Returns how many there still are.
-async fn round(shared: &Arc<Shared>) -> usize {
-    let mut leaderless: Vec<Arc<Group>> = shared.all();
+/// What came of a round.
+struct Round {
+    /// The groups that were asked about, or have an election under way.
+    asked: BTreeSet<GroupId>,
+    /// Those that have to be asked about next.
+    later: BTreeSet<GroupId>,
+}
+
+/// Asks about leaderless groups among these, or of all, those first that were used last.
+async fn round(shared: &Arc<Shared>, suspects: Option<BTreeSet<GroupId>>) -> Round {
+    let mut leaderless: Vec<Arc<Group>> = match suspects {
+        Some(suspects) => suspects.into_iter().filter_map(|id| shared.group(id)).collect(),
+        None => shared.all(),
+    };
     let alone: Vec<Arc<Group>> =
         leaderless.iter().filter(|group| shared.is_alone(group)).cloned().collect();
     stream::iter(alone).map(resign).buffer_unordered(ELECTIONS).collect::<()>().await;
@@ -130,17 +183,20 @@ async fn round(shared: &Arc<Shared>) -> usize {
         }
         is_leaderless
     });
-    let count = leaderless.len();
+    let mut asked: BTreeSet<GroupId> = leaderless.iter().map(|group| group.id).collect();
     // An election under way is waited for.
     leaderless.retain(|group| !group.seat.ballot.is_busy(|node| shared.is_up(node)));
     leaderless.sort_by_key(|group| std::cmp::Reverse(group.seat.used()));
     let (first, others) = leaderless.split_at(FIRST.min(leaderless.len()));
-    for bulk in [first].into_iter().chain(others.chunks(BULK)) {
+    let (others, rest) = others.split_at(BULK.min(others.len()));
+    for bulk in [first, others] {
         if !bulk.is_empty() {
             see_to(shared, bulk).await;
         }
     }
-    count
+    let later: BTreeSet<GroupId> = rest.iter().map(|group| group.id).collect();
+    asked.retain(|id| !later.contains(id));
+    Round { asked, later }
 }
 
 /// Gives up the leadership of a group whose majority is lost.
@@ -281,7 +337,10 @@ impl Shared {
 
     /// Whether a majority of a group's voters is connected.
     pub(crate) fn has_majority(&self, group: &Group) -> bool {
-        plan::is_majority(&group.electors(), |node| self.is_up(node))
+        let membership = group.membership();
+        let sets = membership.membership().get_joint_config();
+        sets.iter()
+            .all(|set| set.iter().filter(|node| self.is_up(NodeId(**node))).count() > set.len() / 2)
     }
 
     /// Whether this node leads a group without a majority, or did and has not given it up yet.
@@ -304,7 +363,7 @@ impl Shared {
         group.care == Care::Supervised
             && !self.leads(group)
             && self.heard_leader(group).is_none()
-            && group.voters().contains(&self.options.me)
+            && group.is_voter(self.options.me)
     }
 
     fn heard_leader(&self, group: &Group) -> Option<NodeId> {
@@ -326,7 +385,6 @@ impl Shared {
     /// Answers questions of another node. If nobody leads a group here either, this node sees to
     /// it too, unless it knew as much when it decided about it last.
     pub(crate) fn words(&self, from: NodeId, groups: &[GroupId]) -> Vec<Word> {
-        let mut is_news = false;
         let mut behind = Vec::new();
         let mut word = |id: &GroupId| {
             let Some(group) = self.at(*id) else { return Word::Unknown };
@@ -339,16 +397,15 @@ impl Shared {
                 let is_known = |basis: &Basis| {
                     basis.term == term && basis.last == last && basis.lost.contains(&from)
                 };
-                is_news |= !vigil.decided.as_ref().is_some_and(is_known);
+                if !vigil.decided.as_ref().is_some_and(is_known) {
+                    self.alarm.ring_for(group.id);
+                }
             }
             word
         };
         let words = groups.iter().map(&mut word).collect();
         if !behind.is_empty() {
             drop(Types::spawn(catch_up(behind, from)));
-        }
-        if is_news {
-            self.alarm.ring();
         }
         words
     }

@@ -88,6 +88,10 @@ impl Fabric for Cluster {
         self.host.propose(GroupId::from(queue), entry).is_ok()
     }
 
+    fn want(&self, queue: QueueId) {
+        self.host.want(GroupId::from(queue));
+    }
+
     fn announce(&self, queue: QueueId, leader: Leader) {
         self.leads.lock().insert(queue, leader);
         self.heard.lock().remove(&queue);

@@ -194,7 +194,7 @@ pub const KEYS: &[Key] = &[
             max: Duration::from_hours(24),
             none: true,
         },
-        "\"none\"",
+        "\"10s\"",
         "After how long without use a quorum queue hibernates: its node keeps what is in it and who leads it, and\n\
          little else. It wakes by itself when it is used. \"none\": never.",
     ),

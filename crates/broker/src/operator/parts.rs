@@ -138,6 +138,7 @@ pub(super) fn raft_member_of(node: &Node, queue: QueueId) -> Option<RaftMember> 
         applied: 0,
         snapshot: 0,
         log_bytes: 0,
+        hibernated: false,
     })
 }
 
@@ -157,6 +158,7 @@ fn raft_member(me: NodeId, queue: QueueId, status: &Status) -> RaftMember {
         applied: status.applied.unwrap_or(0),
         snapshot: status.checkpoint.unwrap_or(0),
         log_bytes: status.log_bytes,
+        hibernated: status.is_asleep,
     }
 }
 

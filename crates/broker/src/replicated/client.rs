@@ -137,6 +137,11 @@ impl Client {
         self.leader
     }
 
+    /// Whether orders wait for a leader to be there.
+    pub(crate) fn wants_leader(&self) -> bool {
+        self.leader.is_none() && self.courier.len() > 0
+    }
+
     /// Refuses what has just been asked, if nobody leads: there is nobody to wait for.
     pub(crate) fn refuse_without_leader(&mut self, outboxes: &mut Outboxes) {
         if self.leader.is_none() && self.courier.len() > 0 {

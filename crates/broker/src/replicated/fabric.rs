@@ -46,6 +46,9 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     /// Proposes an entry; `false`: this node does not lead the group.
     fn propose(&self, queue: QueueId, entry: Bytes) -> bool;
 
+    /// Somebody here waits for a leader of a queue.
+    fn want(&self, _queue: QueueId) {}
+
     /// Tells all other nodes, and those that come later, that this one leads a queue.
     fn announce(&self, queue: QueueId, leader: Leader);
 

@@ -500,6 +500,8 @@ impl ClusterQueue {
             self.client.refuse_questions_without_leader(&mut desk.outboxes);
         } else if self.home.is_some() {
             self.client.refuse_without_leader(&mut desk.outboxes);
+        } else if self.client.wants_leader() {
+            desk.fabric.want(self.profile.id);
         }
         let me = self.client.me();
         if let Some(replica) = &mut self.replica {

@@ -64,6 +64,7 @@ fn show(report: &MemberReport) -> Value {
             "Snapshot Index": member.snapshot,
             "Term": member.term,
             "Machine Version": MACHINE_VERSION,
+            "Hibernated": member.hibernated,
         }),
         Err(why) => json!({
             "Node Name": report.node,
@@ -76,6 +77,7 @@ fn show(report: &MemberReport) -> Value {
             "Snapshot Index": "",
             "Term": "",
             "Machine Version": "",
+            "Hibernated": "",
         }),
     }
 }

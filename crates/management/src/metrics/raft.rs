@@ -36,6 +36,11 @@ pub fn node(families: &mut Families, members: &[RaftMember]) {
         float(members.len() as u64),
     );
     families.gauge(
+        "leveret_raft_members_hibernated",
+        "Quorum queues whose member here hibernates",
+        float(members.iter().filter(|one| one.hibernated).count() as u64),
+    );
+    families.gauge(
         "leveret_quorum_queues_without_leader",
         "Quorum queues with a member here that knows of no leader",
         float(without as u64),

@@ -27,6 +27,8 @@ pub struct RaftMember {
     pub snapshot: u64,
     /// Bytes of its log.
     pub log_bytes: u64,
+    /// Whether it hibernates: it was not used for a while, and wakes when it is.
+    pub hibernated: bool,
 }
 
 /// What a member does.

@@ -23,6 +23,7 @@ fn member(queue: QueueId, role: RaftRole, term: u64) -> RaftMember {
         applied: 38,
         snapshot: 30,
         log_bytes: 1000,
+        hibernated: role == RaftRole::Follower,
     }
 }
 
@@ -136,6 +137,7 @@ async fn members_of_a_quorum_queue_are_reported() {
             "Node Name": NODE, "Raft State": "follower", "Membership": "voter",
             "Last Log Index": 40, "Last Written": 40, "Last Applied": 38, "Commit Index": 39,
             "Snapshot Index": 30, "Term": 7, "Machine Version": 1,
+            "Hibernated": true,
         })
     );
     assert_eq!(members[1]["Raft State"], "nodedown");

@@ -51,6 +51,7 @@ fn queue(asker: &Asker, name: &str) -> QueueId {
         applied,
         snapshot,
         log_bytes,
+        hibernated: false,
     });
     id
 }

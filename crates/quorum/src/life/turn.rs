@@ -104,6 +104,7 @@ impl Group {
     async fn make(&self, shared: &Arc<Shared>, resumes: bool) -> Result<Awake, String> {
         let (id, log, seat) = (self.id, Arc::clone(&self.log), Arc::clone(&self.seat));
         let sessions = Arc::new(Sessions::default());
+        *self.sessions.lock() = Some(Arc::clone(&sessions));
         let transport = Arc::clone(&shared.transport);
         let address = self.address.clone();
         let network = Network {
@@ -225,6 +226,7 @@ impl Group {
             turn.end();
             return false;
         }
+        *self.sessions.lock() = None;
         shared.awake.lock().remove(&self.id);
         shared.dozed.fetch_add(1, Ordering::Relaxed);
         *stage = Stage::Asleep(summary);

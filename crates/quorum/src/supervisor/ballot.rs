@@ -4,6 +4,7 @@
 //! at once: it is won, somebody else leads, or so many refuse that no majority is left. Only if
 //! nobody says anything does time decide. Votes saved and answers of other nodes drive it.
 
+use crate::group::GroupId;
 use crate::supervisor::Alarm;
 use crate::supervisor::plan::can_win;
 use crate::types::{Types, Vote};
@@ -30,9 +31,10 @@ const REST_MIN: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_secs(2);
 
 /// See the module head.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ballot {
     state: Mutex<State>,
+    group: GroupId,
     alarm: Arc<Alarm>,
     /// Something about the election, or about who leads, has changed.
     pub(crate) changed: Notify,
@@ -64,8 +66,9 @@ struct Own {
 
 impl Ballot {
     /// One that rings when an election is lost.
-    pub(crate) fn new(alarm: Arc<Alarm>) -> Self {
-        Self { alarm, ..Self::default() }
+    pub(crate) fn new(group: GroupId, alarm: Arc<Alarm>) -> Self {
+        let (state, changed) = Default::default();
+        Self { state, group, alarm, changed }
     }
 
     /// This node is about to stand.
@@ -114,7 +117,7 @@ impl Ballot {
         }
         drop(state);
         self.changed.notify_one();
-        self.alarm.ring();
+        self.alarm.ring_for(self.group);
     }
 
     /// Whether this node stands, and may still win.
@@ -150,7 +153,7 @@ mod tests {
 
     /// A ballot in which this node stands in a term.
     fn standing(term: u64) -> Ballot {
-        let ballot = Ballot::default();
+        let ballot = Ballot::new(GroupId(1), Arc::default());
         stand(&ballot, term);
         ballot
     }
@@ -174,7 +177,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_loses_again_and_again_rests() {
-        let ballot = Ballot::default();
+        let ballot = Ballot::new(GroupId(1), Arc::default());
         for term in 1..=3 {
             stand(&ballot, term);
             ballot.on_refused(term, NodeId(2));

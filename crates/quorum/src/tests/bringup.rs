@@ -90,7 +90,7 @@ async fn sent(places: Vec<Vec<(u64, BodyPlace)>>) -> (Result<(), SendError>, Vec
     let disk =
         Disk { log: Arc::clone(&log) as _, watermark: log.watermark(), tail, limits: LIMITS };
     let member = Arc::new(Mover(Mutex::new(places)));
-    let seat = Arc::new(Seat::new(node(1), member, 0, Ballot::default()));
+    let seat = Arc::new(Seat::new(node(1), member, 0, Ballot::new(GROUP, Arc::default())));
     let recovered = Recovered::new(Seq(0));
     let log =
         Arc::new(GroupLog::new(GROUP.stream(), Class::Bulk, disk, Arc::clone(&seat), recovered));

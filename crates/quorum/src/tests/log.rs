@@ -38,7 +38,8 @@ fn open_limited(
     let watermark = log.watermark();
     let tail = Arc::new(Tail::new(tail));
     let disk = Disk { log: Arc::clone(log) as _, watermark, tail, limits };
-    let seat = Arc::new(Seat::new(NodeId(1), Recorder::new(), 0, Ballot::default()));
+    let ballot = Ballot::new(GROUP, Arc::default());
+    let seat = Arc::new(Seat::new(NodeId(1), Recorder::new(), 0, ballot));
     Store(Arc::new(GroupLog::new(GROUP.stream(), Class::Bulk, disk, seat, recovered)))
 }
 

@@ -224,3 +224,25 @@ async fn of_too_many_those_that_were_used_last_stay_awake() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(awake(), groups[..3]);
 }
+
+/// Followers may answer a leader that wakes before it is quite awake.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_that_sleep_and_wake_all_the_time_lose_no_answer() {
+    let mut cluster = Cluster::new(3);
+    cluster.rest_after(Duration::from_millis(20));
+    let groups: Vec<_> = (100..140).map(crate::group::GroupId).collect();
+    cluster.groups(&groups).await;
+    for round in 1..=12 {
+        for group in &groups {
+            cluster.host(node(1)).propose(*group, Bytes::from("again")).unwrap();
+        }
+        for group in &groups {
+            let member = &cluster.nodes[&node(1)].members[group];
+            member.until("committed", |got| got.entries.len() >= round).await;
+        }
+        let is_awake = |group| !cluster.host(node(1)).status(group).unwrap().is_asleep;
+        while groups.iter().any(|group| is_awake(*group)) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}

@@ -78,7 +78,12 @@ impl StoreBuilder<Types, Store, Appending, ()> for Stores {
         let watermark = log.watermark();
         let disk = Disk { log, watermark, tail: Arc::new(Tail::new(1 << 20)), limits: LIMITS };
         // The suite's members are not ours to check.
-        let seat = Arc::new(Seat::new(NodeId(0), Recorder::lenient(), 0, Ballot::default()));
+        let seat = Arc::new(Seat::new(
+            NodeId(0),
+            Recorder::lenient(),
+            0,
+            Ballot::new(GroupId(21), Arc::default()),
+        ));
         // Nor may what it applies be seen in the log.
         let open = |stream| {
             let (disk, seat) = (disk.clone(), Arc::clone(&seat));

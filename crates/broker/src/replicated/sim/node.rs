@@ -295,6 +295,10 @@ impl Fabric for Seat {
         }
     }
 
+    fn want(&self, queue: QueueId) {
+        self.0.host.want(GroupId::from(queue));
+    }
+
     fn propose(&self, queue: QueueId, entry: Bytes) -> bool {
         self.0.host.propose(GroupId::from(queue), entry).is_ok()
     }
