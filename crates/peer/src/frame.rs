@@ -8,7 +8,7 @@
 //! Numbers are big-endian. Messages, pings and pongs have correlation 0; pings and pongs have
 //! channel 0 and no payload.
 //!
-//! A payload of more than [`PART`] goes in several frames: parts, and then the message, request or
+//! A payload of more than 8 MiB goes in several frames: parts, and then the message, request or
 //! answer with the rest. Nothing but pings and pongs comes between them.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};

@@ -393,6 +393,7 @@ impl Node {
     }
 
     /// A node with the same settings, and ports and an empty data directory of its own.
+    #[must_use]
     pub fn twin(&self) -> Self {
         let mut setup = Setup::new();
         let own = ["data_dir=", "listeners."];

@@ -250,11 +250,10 @@ impl<S: Site> Changer<S> {
         let queue = self.queue(id)?;
         match queue.member(node) {
             // A new one must not start while the group counts the former one of this node.
-            Some(member) if member.stage == Stage::Lost => {
-                if seen.has(node) {
-                    self.change(id, change::Change::Remove(node)).await?;
-                }
+            Some(member) if member.stage == Stage::Lost && seen.has(node) => {
+                self.change(id, change::Change::Remove(node)).await?;
             }
+            Some(member) if member.stage == Stage::Lost => {}
             Some(member) if member.stage != Stage::Started || seen.has(node) => {
                 return Ok((*member, false));
             }

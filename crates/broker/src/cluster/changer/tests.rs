@@ -51,13 +51,11 @@ impl Fake {
     async fn act<T>(&self, what: impl FnOnce(&mut Scene) -> T) -> T {
         let step = self.step();
         let done = step.map(|_| what(&mut self.scene.lock()));
-        match (step, done) {
-            (Some(false), Some(done)) => done,
-            _ => {
-                self.died.send_replace(true);
-                std::future::pending().await
-            }
+        if let (Some(false), Some(done)) = (step, done) {
+            return done;
         }
+        self.died.send_replace(true);
+        std::future::pending().await
     }
 }
 
