@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps compiler check fix test sim sim-sweep sim-rules activation-check cases acceptance chaos run cluster build bench fuzz doc image image-base docker-test clean
+.PHONY: help deps compiler check fix test sim sim-sweep sim-rules faults-check activation-check cases acceptance chaos run cluster build bench fuzz doc image image-base docker-test clean
 
 cargo := xtask/cargo.sh
 package := $(if $(CRATE),-p $(CRATE),--workspace)
@@ -42,6 +42,9 @@ sim-sweep: compiler ## many seeds of it: make sim-sweep N=1000
 
 sim-rules: compiler ## breaks each rule that the simulation guards, and sees that it notices
 	$(cargo) test --locked -p broker --lib replicated::sim::a_broken -- --ignored --nocapture
+
+faults-check: compiler ## puts faults of docs/reconciliation-faults.md back, and sees that tests notice
+	xtask/faults.sh
 
 activation-check: compiler ## every state of a journal's pair, with more of everything than the tests try
 	$(cargo) test --release --locked -p activation --lib check -- --include-ignored --nocapture --test-threads 1

@@ -117,3 +117,27 @@ fn the_changelog_has_a_standing_section() {
     let text = std::fs::read_to_string(path).expect("there is a CHANGELOG.md");
     assert!(text.contains("\n## Unreleased\n"), "CHANGELOG.md has no section Unreleased");
 }
+
+/// Each row of the tables of faults names a test that is there, or says why there is none.
+#[test]
+fn faults_have_their_tests() {
+    let mut findings = Vec::new();
+    for (path, count) in
+        [("docs/reconciliation-faults.md", 37), ("docs/journal-pairs-faults.md", 53)]
+    {
+        let table = std::fs::read_to_string(root().join(path)).expect("there is a table of faults");
+        let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| B")).collect();
+        assert_eq!(rows.len(), count, "{path}: a number is never given to another fault");
+        for row in rows {
+            let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+            let is_there = cell.trim_matches('`').split_once("::").is_some_and(|(path, test)| {
+                let text = std::fs::read_to_string(root().join(path)).unwrap_or_default();
+                text.contains(&format!("fn {test}("))
+            });
+            if !is_there && !cell.starts_with("none: ") {
+                findings.push(format!("{path}: {row}"));
+            }
+        }
+    }
+    report("faults whose test does not exist", &findings);
+}
