@@ -327,6 +327,23 @@ fn bm_16_a_queue_that_goes_while_something_is_done_for_it_is_no_matter() {
     assert_eq!(bench.scheduler.counts().waiting, 0);
 }
 
+/// A leader may change between the beginning of a pass and its turn.
+#[test]
+fn a_queue_that_is_led_elsewhere_by_the_time_it_is_looked_at_keeps_no_place() {
+    let mut bench = Bench::calm(8);
+    bench.on(Event::Now);
+    // More of them than there are places.
+    for _ in 0..5 {
+        let Some(Order::Examine(queue)) = bench.order() else { panic!("there are more") };
+        bench.on(Event::NotLed(queue));
+    }
+    assert_eq!(bench.look(&settled()), [5, 6, 7]);
+    assert_eq!(bench.scheduler.counts().passes, 1, "it has ended");
+    bench.on(Event::Now);
+    assert_eq!(bench.look(&settled()), [5, 6, 7]);
+    assert_eq!(bench.scheduler.counts().passes, 2);
+}
+
 /// M9's pure half: ten thousand queues without anything to do.
 #[test]
 fn a_pass_over_many_queues_is_one_order_each() {
