@@ -226,7 +226,8 @@ impl Members {
         running
     }
 
-    pub(super) fn is_up(&self, node: NodeId) -> bool {
+    /// Whether a node runs, as far as this one knows.
+    pub(crate) fn is_up(&self, node: NodeId) -> bool {
         self.changer.site.is_up(node)
     }
 

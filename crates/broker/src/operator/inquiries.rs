@@ -263,6 +263,10 @@ async fn transfer(node: &Node, queue: QueueId, to: NodeId) -> Done {
     if to == node.cluster.me.node {
         return Ok(());
     }
+    // Whoever hands over stops to lead, so nobody is asked who cannot take over.
+    if !node.members.is_up(to) {
+        return Err("the node is not running".to_owned());
+    }
     let transferred = node.cluster.host.transfer(GroupId::from(queue), to).await;
     transferred.map_err(|error| error.to_string())
 }

@@ -1,0 +1,248 @@
+//! The table of what reconciliation is expected to do, row by row, on real processes; the same rows
+//! are checked on the plan alone in crate `membership`.
+
+use std::time::Duration;
+
+use e2e::client::topology::DURABLE;
+use e2e::cluster::{Cluster, Setup, name};
+use e2e::ctl::leveretctl;
+use e2e::table;
+use e2e::wait::{until, until_equal, until_some_for};
+use serde_json::{Value, json};
+
+const KEY: &str = "quorum_queue.continuous_membership_reconciliation";
+/// How long a row may take on a busy machine.
+const LONG: Duration = Duration::from_mins(3);
+
+fn cluster(nodes: usize, auto_remove: bool) -> Cluster {
+    Setup::new()
+        .size(nodes)
+        .set(&format!("{KEY}.enabled"), "true")
+        .set(&format!("{KEY}.auto_remove"), auto_remove.to_string())
+        .set(&format!("{KEY}.trigger_interval"), "300ms")
+        .start()
+}
+
+/// A queue of so many members that wants so many.
+fn declare(cluster: &Cluster, queue: &str, size: i32, target: i32) {
+    let arguments = table! {
+        "x-queue-type" => "quorum",
+        "x-quorum-initial-group-size" => size,
+        "x-quorum-target-group-size" => target
+    };
+    cluster.channel(0).queue(1, queue, DURABLE, &arguments).unwrap();
+    let mut client = cluster.channel(0);
+    client.confirm_select(1).unwrap();
+    client.put(1, queue, "kept").unwrap();
+    assert_eq!(client.confirms(1, 1).unwrap().acked().len(), 1);
+}
+
+fn plan(cluster: &Cluster, queue: &str) -> Value {
+    cluster.api(0).get(&format!("queues/quorum/%2F/{queue}/plan")).json()
+}
+
+/// The voters of a queue, if all its members vote; and the kinds of reasons why there are no more, if
+/// nothing is to be done.
+fn seen(cluster: &Cluster, queue: &str) -> Option<(usize, Vec<String>)> {
+    let plan = plan(cluster, queue);
+    let members = plan["members"].as_array()?;
+    let settled =
+        plan["steps"] == json!([]) && !members.iter().any(|one| one["state"] == "learner");
+    let kinds = plan["refusals"].as_array()?.iter();
+    let kinds = kinds.map(|one| one["kind"].as_str().unwrap_or_default().to_owned()).collect();
+    settled.then_some((members.len(), kinds))
+}
+
+/// Waits until a queue has so many members and nothing more is done, for these reasons.
+fn ends(cluster: &Cluster, queue: &str, size: usize, why: &[&str]) {
+    let expected = Some((size, why.iter().map(|kind| (*kind).to_owned()).collect::<Vec<_>>()));
+    let mut last = None;
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        until_some_for(LONG, &format!("{queue} ends as {expected:?}"), || {
+            last = seen(cluster, queue);
+            (last == expected).then_some(())
+        });
+    }));
+    assert!(ended.is_ok(), "{queue}: {last:?}, wanted {expected:?}; {}", plan(cluster, queue));
+}
+
+/// All nodes look several times more, and everything stays as it is.
+fn stays(cluster: &Cluster, rows: &[(&str, usize)]) {
+    let passes = || {
+        let nodes = cluster.api(0).json("reconciliation");
+        nodes.as_array().unwrap().iter().filter_map(|node| node["passes"].as_u64()).min()
+    };
+    for _ in 0..3 {
+        let before = passes();
+        assert_eq!(cluster.api(0).post("reconciliation/now", &json!({})).status, 200);
+        until("all have looked", || passes() > before);
+    }
+    for (queue, size) in rows {
+        assert_eq!(seen(cluster, queue).unwrap().0, *size, "{queue}");
+        cluster.await_depth(0, queue, 1);
+    }
+}
+
+fn drain(cluster: &Cluster, node: usize, on: bool) {
+    let what = if on { "drain" } else { "revive" };
+    let path = format!("nodes/leveret%40{}/{what}", name(node));
+    let answer = cluster.api(0).post(&path, &json!({}));
+    assert!(answer.status < 300, "{}", answer.text());
+}
+
+fn lose(cluster: &mut Cluster, node: usize) {
+    cluster.kill(node);
+    for by in cluster.reachable() {
+        until("it is missed", || {
+            let nodes = cluster.api(by).json("nodes");
+            let gone = format!("leveret@{}", name(node));
+            nodes.as_array().unwrap().iter().any(|it| it["name"] == gone && it["running"] == false)
+        });
+    }
+}
+
+fn forget(cluster: &Cluster, node: usize) {
+    let node = format!("leveret@{}", name(node));
+    let ended = leveretctl(&cluster.api(0), &["forget_cluster_node", &node, "--keep-members"]);
+    assert_eq!((ended.code, ended.error.as_str()), (0, ""));
+}
+
+#[test]
+fn rows_of_two_nodes() {
+    let cluster = cluster(2, false);
+    declare(&cluster, "one-of-three", 1, 3);
+    ends(&cluster, "one-of-three", 1, &["even_size"]);
+    stays(&cluster, &[("one-of-three", 1)]);
+}
+
+#[test]
+fn rows_of_three_nodes() {
+    let mut cluster = cluster(3, true);
+    declare(&cluster, "one-of-three", 1, 3);
+    declare(&cluster, "two-of-three", 2, 3);
+    declare(&cluster, "one-of-five", 1, 5);
+    ends(&cluster, "one-of-three", 3, &[]);
+    ends(&cluster, "two-of-three", 3, &[]);
+    ends(&cluster, "one-of-five", 3, &["no_candidate"]);
+
+    // One drained: it stays at one until that is over.
+    drain(&cluster, 1, true);
+    declare(&cluster, "drained", 1, 3);
+    ends(&cluster, "drained", 1, &["even_size"]);
+    stays(&cluster, &[("drained", 1), ("one-of-three", 3)]);
+    drain(&cluster, 1, false);
+    ends(&cluster, "drained", 3, &[]);
+
+    // One forgotten, with auto_remove: two are left, and there is no other node.
+    lose(&mut cluster, 2);
+    stays(&cluster, &[("one-of-three", 3), ("drained", 3)]);
+    forget(&cluster, 2);
+    for queue in ["one-of-three", "two-of-three", "drained"] {
+        ends(&cluster, queue, 2, &["no_candidate"]);
+    }
+    // Another one comes under its name.
+    cluster.node(2).wipe();
+    cluster.start(2);
+    for queue in ["one-of-three", "two-of-three", "drained"] {
+        ends(&cluster, queue, 3, &[]);
+        cluster.await_depth(2, queue, 1);
+    }
+}
+
+#[test]
+fn rows_of_four_nodes() {
+    let mut cluster = cluster(4, false);
+    declare(&cluster, "three-of-four", 3, 4);
+    ends(&cluster, "three-of-four", 3, &["even_size"]);
+    stays(&cluster, &[("three-of-four", 3)]);
+    // Forgotten without auto_remove: reported, and never grows.
+    let queues: Vec<String> = (0..8).map(|number| format!("q{number}")).collect();
+    for queue in &queues {
+        declare(&cluster, queue, 3, 3);
+        ends(&cluster, queue, 3, &[]);
+    }
+    let on = |cluster: &Cluster, queue: &str, node: &str| {
+        let plan = plan(cluster, queue);
+        plan["members"].as_array().unwrap().iter().any(|one| one["node"] == node)
+    };
+    let listed: Vec<&String> = queues.iter().filter(|queue| on(&cluster, queue, "n3")).collect();
+    assert!(!listed.is_empty());
+    lose(&mut cluster, 3);
+    forget(&cluster, 3);
+    for queue in &listed {
+        ends(&cluster, queue, 3, &["dangling"]);
+    }
+    let rows: Vec<(&str, usize)> = listed.iter().map(|queue| (queue.as_str(), 3)).collect();
+    stays(&cluster, &rows);
+    for queue in &listed {
+        assert!(plan(&cluster, queue)["members"].to_string().contains("dangling"));
+    }
+}
+
+#[test]
+fn rows_of_five_nodes() {
+    let mut cluster = cluster(5, true);
+    declare(&cluster, "three-of-four", 3, 4);
+    declare(&cluster, "three-of-five", 3, 5);
+    declare(&cluster, "five-of-three", 5, 3);
+    ends(&cluster, "three-of-four", 4, &[]);
+    ends(&cluster, "three-of-five", 5, &[]);
+    ends(&cluster, "five-of-three", 5, &[]);
+    stays(&cluster, &[("three-of-four", 4), ("five-of-three", 5)]);
+
+    // A leader in maintenance does nothing; the next one does.
+    let queues: Vec<String> = (0..6).map(|number| format!("q{number}")).collect();
+    for queue in &queues {
+        declare(&cluster, queue, 3, 0);
+        ends(&cluster, queue, 3, &[]);
+    }
+    let wants = |cluster: &Cluster, size: u64| {
+        let policy = json!({
+            "pattern": "^q", "apply-to": "quorum_queues", "definition": {"target-group-size": size}
+        });
+        assert!(cluster.api(1).put("policies/%2F/p", &policy).status < 300);
+    };
+    drain(&cluster, 0, true);
+    for queue in &queues {
+        until("somebody else leads", || {
+            let leader = cluster.view(1, queue)["leader"].clone();
+            leader != Value::Null && leader != "leveret@n0"
+        });
+    }
+    drain(&cluster, 0, false);
+
+    // One member is down, and there are two candidates: it stays until that is back.
+    let on_last = |queue: &&String| {
+        let members = plan(&cluster, queue)["members"].clone();
+        members.as_array().unwrap().iter().any(|one| one["node"] == "n4")
+    };
+    let waits: Vec<String> = queues.iter().filter(on_last).cloned().collect();
+    assert!(!waits.is_empty(), "members are spread");
+    lose(&mut cluster, 4);
+    wants(&cluster, 5);
+    for queue in &waits {
+        ends(&cluster, queue, 3, &["member_down"]);
+    }
+    let rows: Vec<(&str, usize)> = waits.iter().map(|queue| (queue.as_str(), 3)).collect();
+    stays(&cluster, &rows);
+    cluster.start(4);
+    for queue in &queues {
+        ends(&cluster, queue, 5, &[]);
+    }
+
+    // Two of five dangle: one goes after the other.
+    lose(&mut cluster, 3);
+    lose(&mut cluster, 4);
+    wants(&cluster, 3);
+    forget(&cluster, 3);
+    forget(&cluster, 4);
+    for queue in queues.iter().map(String::as_str).chain(["five-of-three"]) {
+        ends(&cluster, queue, 3, &[]);
+    }
+    until_equal("nothing dangles", &0, || {
+        let nodes = cluster.api(0).json("reconciliation");
+        let nodes = nodes.as_array().cloned().unwrap_or_default();
+        nodes.iter().filter_map(|node| node["blocked"]["dangling"].as_u64()).sum::<u64>()
+    });
+    stays(&cluster, &[("five-of-three", 3), ("three-of-five", 3)]);
+}
