@@ -86,8 +86,11 @@ fn reconciliation_is_shown_asked_for_and_explained() {
          afterwards\t3 members\t\n"
     );
     assert_eq!(asked, ["GET /api/queues/quorum/%2F/q%2F1/plan"]);
-    let absent = [(404, r#"{"error":"Object Not Found","reason":"Not Found"}"#)];
-    assert_eq!(check(&["reconcile", "plan", "absent"], &absent).0, Exit::Data);
+    let absent = (404, r#"{"error":"Object Not Found","reason":"Not Found"}"#);
+    let (exit, _, err, asked) = check(&["reconcile", "plan", "absent"], &[absent, absent]);
+    assert_eq!(exit, Exit::Data);
+    assert!(err.contains("Queue 'absent' in virtual host '/' does not exist"), "{err}");
+    assert_eq!(asked.len(), 2, "whether it is the queue that is not there: {asked:?}");
     let told = r#"[{"node":"leveret@a","result":"ok"},
                    {"node":"leveret@b","result":"error","reason":"it does not answer"}]"#;
     let (exit, out, err, asked) = check(&["-q", "reconcile", "now"], &[(200, told)]);

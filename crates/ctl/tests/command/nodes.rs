@@ -37,7 +37,7 @@ fn a_node_is_forgotten_or_why_not() {
         out,
         "Removing node leveret@b from the cluster\nvhost\tname\tsize\tresult\n/\tq\t2\tok\n"
     );
-    assert_eq!(asked, [r#"DELETE /api/nodes/leveret%40b {"force":false}"#]);
+    assert_eq!(asked, [r#"DELETE /api/nodes/leveret%40b {"force":false,"keep_members":false}"#]);
     for (status, reason, exit) in [
         (400, "node leveret@b is running; it must be stopped", Exit::Data),
         (412, "2 queues are only on leveret@b and would be lost", Exit::Data),
@@ -83,7 +83,10 @@ fn a_node_is_forgotten_before_it_is_wiped() {
     assert!(identity.exists(), "nothing is deleted");
     let (exit, _, _, asked) = check(&line(false), &[(200, r#"{"queues":[]}"#)]);
     assert_eq!(exit, Exit::Done);
-    assert_eq!(asked, [r#"DELETE /api/nodes/00000000000000aa {"force":false}"#]);
+    assert_eq!(
+        asked,
+        [r#"DELETE /api/nodes/00000000000000aa {"force":false,"keep_members":false}"#]
+    );
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     fs::write(&identity, "leveret identity 1\nnode 00000000000000aa\nboot 3\nchecksum 1\n")
         .unwrap();
