@@ -66,7 +66,7 @@ pub(crate) fn measure(count: usize) -> Vec<Verdict> {
             percent(share),
             percent(scraped)
         ),
-        holds: share <= 50,
+        holds: share <= 50 && scraped <= 50,
     });
     verdicts
 }
