@@ -42,6 +42,7 @@ struct Shared {
     durable: AtomicU64,
     vital: AtomicU64,
     reads: AtomicU64,
+    read_bytes: AtomicU64,
     index: Arc<Mutex<Index>>,
     stats: Arc<Mutex<Stats>>,
     listener: Arc<dyn Listener>,
@@ -73,6 +74,7 @@ impl Journal {
             durable: AtomicU64::new(0),
             vital: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
             index,
             stats,
             listener,
@@ -123,8 +125,9 @@ impl Journal {
     /// once its put is durable and until it is released. Neighbours come with one read, and then
     /// share one buffer of at most 256 KiB.
     pub fn read(&self, stream: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>) {
-        let preads = read::read(&self.shared.index, stream, seqs, out);
-        self.shared.reads.fetch_add(preads, Ordering::Relaxed);
+        let effort = read::read(&self.shared.index, stream, seqs, out);
+        self.shared.reads.fetch_add(effort.preads, Ordering::Relaxed);
+        self.shared.read_bytes.fetch_add(effort.bytes, Ordering::Relaxed);
     }
 
     /// Counters.
@@ -140,6 +143,7 @@ impl Journal {
         stats.pending_bytes = bytes as u64;
         stats.pending_ops = handed - self.durable().0.min(handed);
         stats.reads = self.shared.reads.load(Ordering::Relaxed);
+        stats.read_bytes = self.shared.read_bytes.load(Ordering::Relaxed);
         stats
     }
 

@@ -26,19 +26,33 @@ struct Found {
     file: Arc<dyn File>,
 }
 
-/// Reads payloads; the number of preads.
+/// What reading took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Effort {
+    pub(crate) preads: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Effort {
+    fn add(&mut self, bytes: u64) {
+        self.preads += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Reads payloads.
 pub(crate) fn read(
     index: &Mutex<Index>,
     stream: StreamId,
     seqs: &[Seq],
     out: &mut Vec<Result<Bytes, ReadError>>,
-) -> u64 {
+) -> Effort {
     let base = out.len();
     let mut found: Vec<Option<Found>> = {
         let index = index.lock();
         seqs.iter().map(|&seq| find(&index, stream, seq)).collect()
     };
-    let mut preads = 0;
+    let mut effort = Effort::default();
     let mut at = 0;
     while at < found.len() {
         let Some(first) = &found[at] else {
@@ -61,7 +75,7 @@ pub(crate) fn read(
             end = offset + other.length;
             next += 1;
         }
-        preads += 1;
+        effort.add(end - start);
         match fetch(&*first.file, start, end) {
             Ok(bytes) => {
                 for found in &found[at..next] {
@@ -93,7 +107,7 @@ pub(crate) fn read(
             }
             drop(index);
             tries += 1;
-            preads += 1;
+            effort.add(now.length);
             let start = u64::from(now.place.offset());
             out[base + at] = match fetch(&*now.file, start, start + now.length) {
                 Ok(bytes) => payload(&bytes, 0, stream, &now),
@@ -102,7 +116,7 @@ pub(crate) fn read(
             *slot = Some(now);
         }
     }
-    preads
+    effort
 }
 
 fn find(index: &Index, stream: StreamId, seq: Seq) -> Option<Found> {

@@ -32,8 +32,10 @@ pub struct Stats {
     pub batches: u64,
     /// pread calls.
     pub reads: u64,
-    /// Duration of the last fdatasync in microseconds.
-    pub last_sync_us: u64,
+    /// Bytes that readers were given.
+    pub read_bytes: u64,
+    /// Time spent in these fdatasync calls in microseconds.
+    pub sync_us: u64,
     /// Records carried over by compaction.
     pub carried_records: u64,
     /// Bytes carried over by compaction.

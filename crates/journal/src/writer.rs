@@ -638,7 +638,7 @@ impl Writer {
         self.unsynced_since = None;
         let mut stats = self.stats.lock();
         stats.syncs += 1;
-        stats.last_sync_us = started.elapsed().as_micros() as u64;
+        stats.sync_us += started.elapsed().as_micros() as u64;
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use crate::inquiry::Wanted;
 use crate::view::connection::{ChannelInfo, ConnectionInfo};
 use crate::view::consumer::{ConsumerActivity, ConsumerInfo};
 use crate::view::counters::{ChurnCounters, MessageCounters};
+use crate::view::node::NodeStats;
 use crate::view::part::{ClientPart, ConsumerPart, Part, QueuePart};
 use crate::view::queue::{QueueState, QueueStats};
 
@@ -30,8 +31,19 @@ pub struct Census {
     pub consumers: Vec<ConsumerInfo>,
     /// Whom connections belong to.
     pub clients: BTreeMap<ConnectionId, ClientPart>,
-    /// The totals of each node that answered.
-    pub nodes: BTreeMap<String, (MessageCounters, ChurnCounters)>,
+    /// Each node that answered, by name.
+    pub nodes: BTreeMap<String, NodeSight>,
+}
+
+/// A node, as it says.
+#[derive(Debug, Clone, Default)]
+pub struct NodeSight {
+    /// What happened to messages on it.
+    pub messages: MessageCounters,
+    /// Comings and goings on it.
+    pub churn: ChurnCounters,
+    /// The node itself, if that was asked about.
+    pub stats: Option<NodeStats>,
 }
 
 /// A queue and where it is.
@@ -118,8 +130,9 @@ impl Place {
 pub fn merge(state: &State, names: &Names, wanted: &Wanted, parts: Vec<Part>) -> Census {
     let mut census = Census::default();
     for part in &parts {
-        let node = names.of(part.id).to_owned();
-        census.nodes.insert(node, (part.messages, part.churn));
+        let (messages, churn, stats) = (part.messages, part.churn, part.node.clone());
+        let sight = NodeSight { messages, churn, stats };
+        census.nodes.insert(names.of(part.id).to_owned(), sight);
     }
     let mut homes = BTreeMap::new();
     for part in &parts {

@@ -82,6 +82,7 @@ pub type Change = Result<Changed, MemberError>;
 
 /// What is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is asked for by itself")]
 pub struct Wanted {
     /// Of all nodes; else only of the one that is asked.
     #[serde(skip, default)]
@@ -92,15 +93,21 @@ pub struct Wanted {
     pub only: Option<u64>,
     /// Connections and channels.
     pub clients: bool,
+    /// The nodes themselves.
+    #[serde(default)]
+    pub nodes: bool,
 }
 
 impl Wanted {
     /// Everything.
-    pub const ALL: Self = Self { everywhere: true, queues: true, only: None, clients: true };
+    pub const ALL: Self =
+        Self { everywhere: true, queues: true, only: None, clients: true, nodes: true };
     /// Queues and consumers.
-    pub const QUEUES: Self = Self { clients: false, ..Self::ALL };
+    pub const QUEUES: Self = Self { clients: false, nodes: false, ..Self::ALL };
     /// Connections and channels.
-    pub const CLIENTS: Self = Self { queues: false, ..Self::ALL };
+    pub const CLIENTS: Self = Self { queues: false, nodes: false, ..Self::ALL };
+    /// The nodes themselves.
+    pub const NODES: Self = Self { queues: false, clients: false, ..Self::ALL };
 
     /// One queue and its consumers.
     pub fn queue(queue: QueueId) -> Self {

@@ -20,9 +20,9 @@ use model::id::{ConnectionId, QueueId};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::census::NodeSight;
 use crate::clock::now_ms;
 use crate::view::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
-use crate::view::node::NodeStats;
 
 /// Time between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(5);
@@ -38,14 +38,12 @@ const HISTORY: usize = 120;
 pub struct Sample {
     /// When.
     pub at_ms: u64,
-    /// The totals of each node of the cluster.
-    pub nodes: BTreeMap<String, (MessageCounters, ChurnCounters)>,
+    /// Each node of the cluster, by name.
+    pub nodes: BTreeMap<String, NodeSight>,
     /// The cluster's messages: the sum of them, made when the sample is taken in.
     pub messages: MessageCounters,
     /// The cluster's comings and goings, in the same way.
     pub churn: ChurnCounters,
-    /// The node itself.
-    pub node: NodeStats,
     /// All queues together: ready and unsettled.
     pub depth: Depth,
     /// Queues.
@@ -125,12 +123,12 @@ impl Rates {
             return;
         }
         // A node that has not answered this time has not lost what it did.
-        for (node, totals) in &self.latest.nodes {
-            sample.nodes.entry(node.clone()).or_insert(*totals);
+        for (name, node) in &self.latest.nodes {
+            sample.nodes.entry(name.clone()).or_insert_with(|| node.clone());
         }
-        for (messages, churn) in sample.nodes.values() {
-            sample.messages.add(messages);
-            sample.churn.add(churn);
+        for node in sample.nodes.values() {
+            sample.messages.add(&node.messages);
+            sample.churn.add(&node.churn);
         }
         if self.history.len() == HISTORY {
             self.history.pop_front();
@@ -214,8 +212,9 @@ pub fn details(rate: f64) -> Value {
 mod tests {
     use super::*;
 
-    fn published(publish: u64) -> (MessageCounters, ChurnCounters) {
-        (MessageCounters { publish, ..MessageCounters::default() }, ChurnCounters::default())
+    fn published(publish: u64) -> NodeSight {
+        let messages = MessageCounters { publish, ..MessageCounters::default() };
+        NodeSight { messages, ..NodeSight::default() }
     }
 
     fn sample(at_ms: u64, publish: u64) -> Sample {

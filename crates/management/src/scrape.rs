@@ -158,7 +158,7 @@ async fn objects<N: Node>(node: &N, families: &mut Families, selection: &Selecti
         clients: wants("connection_coarse_metrics")
             || wants("connection_metrics")
             || wants("channel_"),
-        ..Wanted::ALL.here()
+        ..Wanted::QUEUES.here()
     };
     let census = node.census(wanted).await;
     let state = node.state();

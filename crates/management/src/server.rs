@@ -210,7 +210,6 @@ pub async fn sample<N: Node>(node: &N) -> Sample {
     Sample {
         at_ms: now_ms(),
         nodes: census.nodes,
-        node: node.stats(),
         depth,
         queues,
         exchanges: node.exchange_counters(),

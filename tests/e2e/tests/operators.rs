@@ -1,8 +1,11 @@
 //! What operators see and do through any node of three.
 
+use std::collections::BTreeSet;
+
 use e2e::client::Failure;
 use e2e::client::topology::DURABLE;
 use e2e::cluster::{Setup, quorum};
+use e2e::http::Api;
 use e2e::table;
 use e2e::wait::{until, until_equal};
 use serde_json::{Value, json};
@@ -54,6 +57,16 @@ fn every_node_shows_the_whole_cluster() {
         assert_eq!(overview["object_totals"]["consumers"], 1);
         assert_eq!(overview["message_stats"]["publish"], 3);
         assert_eq!(overview["cluster_name"], cluster.api(0).json("overview")["cluster_name"]);
+        // Each says of itself what it says to whom asks it directly.
+        let processes = |api: &Api| -> Vec<Value> {
+            let nodes = api.json("nodes");
+            nodes.as_array().unwrap().iter().map(|one| one["os_pid"].clone()).collect()
+        };
+        let pids = (0..3).map(|one| json!(cluster.nodes[one].pid().to_string()));
+        assert_eq!(processes(&api), pids.collect::<Vec<_>>());
+        let listed = overview["listeners"].as_array().unwrap();
+        let of: BTreeSet<_> = listed.iter().map(|one| one["node"].as_str().unwrap()).collect();
+        assert_eq!(of, ALL.into());
     }
     // A connection of one node is closed through another.
     let name = cluster.api(0).json("connections?sort=node")[1]["name"].clone();

@@ -43,6 +43,7 @@ pub(super) async fn part(node: &Node, wanted: Wanted) -> Part {
         clients: if wanted.queues && !wanted.clients { owners(node) } else { Vec::new() },
         messages: totals.messages,
         churn: totals.churn,
+        node: wanted.nodes.then(|| views::node_stats(node)),
     }
 }
 

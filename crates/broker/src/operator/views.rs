@@ -236,6 +236,8 @@ pub(super) fn node_stats(node: &Node) -> NodeStats {
     NodeStats {
         name: tool_name(&config.node.name),
         cluster_name: node.cluster_name(),
+        process: std::process::id(),
+        processors: node.budget.processors,
         started_at_ms: node.started_at_ms,
         serving: !stopping && node.is_joined(),
         draining: stopping || *node.maintenance.borrow(),
@@ -288,11 +290,11 @@ pub(super) fn node_stats(node: &Node) -> NodeStats {
             live_bytes: journal.live_bytes,
             written_bytes: journal.written_bytes,
             writes: journal.writes,
-            records: journal.live_records,
+            live_records: journal.live_records,
             syncs: journal.syncs,
-            sync_micros: journal.last_sync_us,
+            sync_micros: journal.sync_us,
             reads: journal.reads,
-            read_bytes: 0,
+            read_bytes: journal.read_bytes,
         },
     }
 }

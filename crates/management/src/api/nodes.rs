@@ -1,5 +1,7 @@
 //! `/nodes`, `/cluster-name`.
 
+use std::collections::BTreeMap;
+
 use metadata::command::Command;
 use metadata::objects::parameter::GlobalParameter;
 use serde_json::{Map, Value, json};
@@ -16,21 +18,25 @@ use crate::version;
 use crate::view::node::{Listener, NodeStats, OtherNode};
 
 /// `GET /nodes`.
-pub(super) fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
+pub(super) async fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     call.monitor()?;
-    let mut nodes = vec![show(&call.node.stats(), &call.rates)];
-    nodes.extend(call.node.other_nodes().iter().map(show_other));
+    let answered = sights(call).await;
+    let mut nodes: Vec<Value> = answered.values().map(|node| show(node, &call.rates)).collect();
+    let silent = call.node.other_nodes();
+    let silent = silent.iter().filter(|other| !answered.contains_key(&other.name));
+    nodes.extend(silent.map(show_silent));
     nodes.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
     list::respond(nodes, &call.query)
 }
 
 /// `GET /nodes/NODE`.
-pub(super) fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+pub(super) async fn get<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.monitor()?;
-    if let Some(other) = call.node.other_nodes().iter().find(|other| other.name == name) {
-        return Ok(list::one(show_other(other), &call.query));
-    }
-    Ok(list::one(show(&named(call, name)?, &call.rates), &call.query))
+    let item = match named(call, name).await? {
+        Named::Answers(stats) => show(&stats, &call.rates),
+        Named::Silent(other) => show_silent(&other),
+    };
+    Ok(list::one(item, &call.query))
 }
 
 /// `GET /nodes/NODE/memory`, `.../memory/relative`.
@@ -40,10 +46,15 @@ pub(super) async fn memory<N: Node>(
     relative: bool,
 ) -> Outcome<Answer> {
     call.monitor()?;
-    let stats = named(call, name)?;
-    let queues = call.node.census(Wanted::QUEUES.here()).await.queues;
-    let queue_procs: u64 = queues.values().map(|queue| queue.stats.memory).sum();
-    let bodies: u64 = queues.values().map(|queue| queue.stats.in_memory_bytes).sum();
+    let Named::Answers(stats) = named(call, name).await? else {
+        return Ok(list::one(json!({ "memory": "not_available" }), &call.query));
+    };
+    let is_own = call.node.stats().name == name;
+    let wanted = if is_own { Wanted::QUEUES.here() } else { Wanted::QUEUES };
+    let queues = call.node.census(wanted).await.queues;
+    let its = || queues.values().filter(|queue| queue.place.node == name);
+    let queue_procs: u64 = its().map(|queue| queue.stats.memory).sum();
+    let bodies: u64 = its().map(|queue| queue.stats.in_memory_bytes).sum();
     let total = stats.memory_used;
     let queue_procs = queue_procs.min(total);
     let bodies = bodies.min(total - queue_procs);
@@ -122,7 +133,9 @@ pub(super) async fn rename_cluster<N: Node>(call: &Call<'_, N>) -> Outcome<Answe
 /// `GET /auth/attempts/NODE`.
 pub(super) fn auth_attempts<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.monitor()?;
-    named(call, name)?;
+    if call.node.stats().name != name {
+        return Err(Failure::not_found());
+    }
     let auth = call.node.counters().auth;
     Ok(Answer::Json(json!([{
         "protocol": "amqp091",
@@ -132,14 +145,34 @@ pub(super) fn auth_attempts<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<
     }])))
 }
 
-fn named<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<NodeStats> {
-    let stats = call.node.stats();
-    if stats.name == name { Ok(stats) } else { Err(Failure::not_found()) }
+/// A node that is asked about.
+enum Named {
+    Answers(Box<NodeStats>),
+    Silent(OtherNode),
 }
 
-/// The listeners of the node.
-pub(super) fn listeners(stats: &NodeStats) -> Value {
-    let show = |listener: &Listener| {
+async fn named<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Named> {
+    let own = call.node.stats();
+    if own.name == name {
+        return Ok(Named::Answers(Box::new(own)));
+    }
+    let other = call.node.other_nodes().into_iter().find(|other| other.name == name);
+    let other = other.ok_or_else(Failure::not_found)?;
+    Ok(match sights(call).await.remove(name) {
+        Some(stats) => Named::Answers(Box::new(stats)),
+        None => Named::Silent(other),
+    })
+}
+
+/// What the nodes that answer say of themselves, by name.
+async fn sights<N: Node>(call: &Call<'_, N>) -> BTreeMap<String, NodeStats> {
+    let nodes = call.node.census(Wanted::NODES).await.nodes;
+    nodes.into_iter().filter_map(|(name, sight)| Some((name, sight.stats?))).collect()
+}
+
+/// The listeners of nodes.
+pub(super) fn listeners(nodes: &[&NodeStats]) -> Value {
+    let show = |(stats, listener): (&NodeStats, &Listener)| {
         json!({
             "node": stats.name,
             "protocol": listener.protocol,
@@ -149,12 +182,18 @@ pub(super) fn listeners(stats: &NodeStats) -> Value {
             "tls": listener.protocol.ends_with("/ssl") || listener.protocol == "https",
         })
     };
-    stats.listeners.iter().map(show).collect()
+    each_listener(nodes).map(show).collect()
 }
 
-/// The HTTP services of the node.
-pub(super) fn contexts(stats: &NodeStats, with_node: bool) -> Value {
-    let show = |listener: &Listener| {
+fn each_listener<'a>(
+    nodes: &'a [&NodeStats],
+) -> impl Iterator<Item = (&'a NodeStats, &'a Listener)> {
+    nodes.iter().flat_map(|stats| stats.listeners.iter().map(|listener| (*stats, listener)))
+}
+
+/// The HTTP services of nodes.
+pub(super) fn contexts(nodes: &[&NodeStats], with_node: bool) -> Value {
+    let show = |(stats, listener): (&NodeStats, &Listener)| {
         let description = match listener.protocol.as_str() {
             "http" => "RabbitMQ Management",
             "http/prometheus" => "RabbitMQ Prometheus",
@@ -173,7 +212,7 @@ pub(super) fn contexts(stats: &NodeStats, with_node: bool) -> Value {
         }
         Some(context)
     };
-    stats.listeners.iter().filter_map(show).collect()
+    each_listener(nodes).filter_map(show).collect()
 }
 
 /// The exchange types of the node.
@@ -198,8 +237,8 @@ const NUMBERS: [Number; 9] = [
     ("io_sync_count", |node| node.journal.syncs),
 ];
 
-/// Another node: what only it knows itself is 0.
-fn show_other(other: &OtherNode) -> Value {
+/// A node that does not answer: what only it knows itself is 0.
+fn show_silent(other: &OtherNode) -> Value {
     let stats =
         NodeStats { name: other.name.clone(), started_at_ms: now_ms(), ..NodeStats::default() };
     let mut item = show(&stats, &Rates::default());
@@ -212,7 +251,6 @@ fn show_other(other: &OtherNode) -> Value {
 }
 
 fn show(stats: &NodeStats, rates: &Rates) -> Value {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let data_dir = stats.data_dir.to_string_lossy();
     let config_files: Vec<_> =
         stats.config_files.iter().map(|file| file.to_string_lossy()).collect();
@@ -226,10 +264,10 @@ fn show(stats: &NodeStats, rates: &Rates) -> Value {
         "type": "disc",
         "running": true,
         "being_drained": stats.draining,
-        "os_pid": std::process::id().to_string(),
+        "os_pid": stats.process.to_string(),
         "uptime": now_ms().saturating_sub(stats.started_at_ms),
         "run_queue": 0,
-        "processors": processors,
+        "processors": stats.processors,
         "fd_total": stats.fd_total,
         "sockets_total": stats.connection_limit.unwrap_or(stats.fd_total),
         "proc_used": 0,
@@ -252,7 +290,7 @@ fn show(stats: &NodeStats, rates: &Rates) -> Value {
         "applications": [{
             "name": "leveret", "description": version::PRODUCT, "version": version::OWN,
         }],
-        "contexts": contexts(stats, false),
+        "contexts": contexts(&[stats], false),
         "ra_open_file_metrics": {},
         "metrics_gc_queue_length": {},
     });
@@ -272,7 +310,8 @@ fn show(stats: &NodeStats, rates: &Rates) -> Value {
     if let (Value::Object(item), Value::Object(counts)) = (&mut item, counts) {
         item.extend(counts);
         for (name, value) in NUMBERS {
-            let rate = rates.change(|sample| Some(value(&sample.node)));
+            let rate =
+                rates.change(|sample| Some(value(sample.nodes.get(&stats.name)?.stats.as_ref()?)));
             item.insert(name.to_owned(), json!(value(stats)));
             item.insert(format!("{name}_details"), details(rate));
         }

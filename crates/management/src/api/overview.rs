@@ -12,6 +12,7 @@ use crate::node::Node;
 use crate::sampler::{Depth, Rates, Sample, details};
 use crate::version;
 use crate::view::counters::{ChurnCounters, MessageCounters};
+use crate::view::node::NodeStats;
 
 /// A total by name.
 type Churn = (&'static str, fn(&ChurnCounters) -> u64);
@@ -40,10 +41,13 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
         vhosts.iter().map(|vhost| call.state.exchanges(&vhost.name).count()).sum();
     let mut depth = Depth::default();
     let (mut messages, mut churned) = (MessageCounters::default(), ChurnCounters::default());
-    for (of_messages, of_churn) in census.nodes.values() {
-        messages.add(of_messages);
-        churned.add(of_churn);
+    for of_node in census.nodes.values() {
+        messages.add(&of_node.messages);
+        churned.add(&of_node.churn);
     }
+    let all: Vec<&NodeStats> =
+        census.nodes.values().filter_map(|of_node| of_node.stats.as_ref()).collect();
+    let (listeners, contexts) = (nodes::listeners(&all), nodes::contexts(&all, true));
     for (id, queue) in census.queues {
         let queue = queue.stats;
         let Some(entry) = call.state.queue_by_id(id) else { continue };
@@ -93,8 +97,8 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
         "contexts": [],
     });
     if call.user.is_monitor() {
-        item["listeners"] = nodes::listeners(&node);
-        item["contexts"] = nodes::contexts(&node, true);
+        item["listeners"] = listeners;
+        item["contexts"] = contexts;
     }
     Ok(list::one(item, &call.query))
 }

@@ -157,10 +157,10 @@ pub fn journal(families: &mut Families, node: &NodeStats) {
         "Total I/O sync time",
         float(journal.sync_micros) / 1e6,
     );
-    families.counter(
-        "leveret_journal_records_total",
-        "Records written to the journal",
-        journal.records,
+    families.gauge(
+        "leveret_journal_live_records",
+        "Records still needed",
+        float(journal.live_records),
     );
     families.gauge(
         "leveret_journal_segments",

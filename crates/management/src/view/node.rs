@@ -2,14 +2,21 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 /// The node, its limits and its listeners, now.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct NodeStats {
     /// Such as `leveret@host`.
     pub name: String,
     /// The name of its cluster.
     pub cluster_name: String,
+    /// Its process.
+    pub process: u32,
+    /// Processors that it may use.
+    pub processors: usize,
     /// When it started.
     pub started_at_ms: u64,
     /// Since when it serves; `None` while it recovers.
@@ -72,7 +79,7 @@ pub struct OtherNode {
 }
 
 /// An open listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
     /// RabbitMQ's word: `amqp`, `amqp/ssl`, `http`, `http/prometheus`, `clustering`.
     pub protocol: String,
@@ -83,7 +90,7 @@ pub struct Listener {
 }
 
 /// A certificate of a listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
     /// The file.
     pub path: PathBuf,
@@ -94,7 +101,8 @@ pub struct Certificate {
 }
 
 /// What the node's journal does and costs.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JournalStats {
     /// Segment files on disk, the reserve included.
     pub segments: u64,
@@ -106,8 +114,8 @@ pub struct JournalStats {
     pub written_bytes: u64,
     /// Writes since the start.
     pub writes: u64,
-    /// Records written since the start.
-    pub records: u64,
+    /// Records that are still needed.
+    pub live_records: u64,
     /// Syncs since the start.
     pub syncs: u64,
     /// Time spent in these syncs, microseconds.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::connection::{ChannelInfo, ConnectionInfo};
 use super::counters::{ChurnCounters, MessageCounters};
+use super::node::NodeStats;
 use super::queue::QueueStats;
 
 /// See the module head.
@@ -38,6 +39,9 @@ pub struct Part {
     /// Comings and goings on it.
     #[serde(default)]
     pub churn: ChurnCounters,
+    /// The node itself, if that was asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeStats>,
 }
 
 /// A queue, as who keeps or leads it says.
@@ -128,6 +132,7 @@ impl Part {
             clients: Vec::new(),
             messages: MessageCounters::default(),
             churn: ChurnCounters::default(),
+            node: None,
         }
     }
 

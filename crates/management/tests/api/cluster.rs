@@ -1,5 +1,6 @@
 //! Three nodes as one of them shows them.
 
+use management::view::node::{Listener, NodeStats};
 use management::view::part::{MemberPart, Part, QueuePart};
 use management::view::queue::QueueStats;
 use management::view::raft::{RaftMember, RaftRole};
@@ -285,4 +286,53 @@ async fn alarms_of_other_nodes_are_the_cluster_s_and_not_this_node_s() {
     let theirs = json!([{"node": "leveret@second", "resource": "disk"}]);
     assert_eq!((got.status, &got.json["alarms"]), (503, &theirs));
     assert_eq!(asker.get("health/checks/local-alarms").await.status, 200);
+}
+
+#[tokio::test]
+async fn nodes_that_answer_are_shown_as_they_are() {
+    let asker = asker();
+    let listener = Listener { protocol: "amqp".into(), address: "::".into(), port: 5673 };
+    let stats = NodeStats {
+        name: "leveret@second".into(),
+        process: 77,
+        processors: 16,
+        memory_used: 70_000_000,
+        disk_free: 9_000_000,
+        disk_alarm: true,
+        draining: true,
+        listeners: vec![listener],
+        ..NodeStats::default()
+    };
+    let quorum = asker.node.quorum_queue("q", &[OWN, SECOND, THIRD]);
+    let mut part = second(quorum);
+    part.queues[0].stats.memory = 1_000;
+    part.node = Some(stats);
+    asker.node.add_node("leveret@second", part);
+    asker.node.add_silent(THIRD, "leveret@third");
+    let list = asker.get("nodes").await;
+    assert_eq!(list.names(), ["leveret@second", NODE, "leveret@third"]);
+    let second = asker.get("nodes/leveret@second").await.json;
+    for shown in [&list.json[0], &second] {
+        assert_eq!((&shown["running"], &shown["os_pid"]), (&json!(true), &json!("77")));
+        assert_eq!((&shown["mem_used"], &shown["processors"]), (&json!(70_000_000), &json!(16)));
+        assert_eq!(shown["disk_free"], json!(9_000_000));
+        assert_eq!(
+            (&shown["disk_free_alarm"], &shown["being_drained"]),
+            (&json!(true), &json!(true))
+        );
+    }
+    assert_eq!(list.json[2]["running"], json!(false));
+    assert_eq!(asker.get("nodes/leveret@third").await.json["mem_used"], json!(0));
+    let memory = asker.get("nodes/leveret@second/memory").await.json;
+    assert_eq!(memory["memory"]["total"]["rss"], json!(70_000_000));
+    assert_eq!(memory["memory"]["queue_procs"], json!(1_000));
+    let memory = asker.get("nodes/leveret@third/memory").await.json;
+    assert_eq!(memory["memory"], "not_available");
+    assert_eq!(asker.get("nodes/leveret@fourth/memory").await.status, 404);
+    let overview = asker.get("overview").await.json;
+    let listeners = overview["listeners"].as_array().unwrap();
+    let of_second = |one: &&serde_json::Value| one["node"] == "leveret@second";
+    let theirs: Vec<_> = listeners.iter().filter(of_second).collect();
+    assert_eq!((theirs.len(), &theirs[0]["port"]), (1, &json!(5673)));
+    assert!(listeners.len() > 1, "its own are there too");
 }

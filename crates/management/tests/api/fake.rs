@@ -186,6 +186,7 @@ impl Fake {
             clients: Vec::new(),
             messages: inner.counters.messages,
             churn: inner.counters.churn,
+            node: None,
         }
     }
 
@@ -465,7 +466,8 @@ impl Node for Fake {
     }
 
     async fn census(&self, wanted: Wanted) -> Census {
-        let mut parts = vec![self.part()];
+        let node = wanted.nodes.then(|| self.stats());
+        let mut parts = vec![Part { node, ..self.part() }];
         if wanted.everywhere {
             parts.extend(self.inner.lock().others.iter().map(|(_, part)| part.clone()));
         }
@@ -644,6 +646,8 @@ impl Node for Fake {
                 .and_then(|name| name.value.as_str())
                 .unwrap_or(NODE)
                 .to_owned(),
+            process: 42,
+            processors: 2,
             started_at_ms: 1_700_000_000_000,
             serving: !inner.not_serving,
             memory_used: 50_000_000,
