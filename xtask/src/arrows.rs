@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &["model"]),
     ("peer", &["model"]),
     ("amqp", &["model", "wire"]),
-    ("management", &["model", "metadata"]),
+    ("management", &["model", "metadata", "activation"]),
     (
         "broker",
         &[

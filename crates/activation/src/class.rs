@@ -50,6 +50,13 @@ pub enum Class {
     Held(Held),
 }
 
+impl Class {
+    /// Whether the copy may be served once the lock is held: it has everything that was confirmed.
+    pub fn may_serve(self) -> bool {
+        matches!(self, Self::InSync | Self::SelfRepair | Self::MaybeInSync)
+    }
+}
+
 /// Why a copy is held: neither served nor copied over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Held {

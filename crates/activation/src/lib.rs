@@ -25,6 +25,7 @@ pub mod class;
 pub mod standing;
 
 pub mod file;
+pub mod force;
 pub mod lease;
 
 pub mod event;

@@ -82,6 +82,16 @@ impl Register {
         }
     }
 
+    /// The last age under which something may have been confirmed: nothing is under a claim.
+    pub fn confirmed(self) -> Age {
+        match self {
+            Self::Committed(age) => age,
+            Self::Claimed(age) => {
+                Age::new(age.get() - 1).expect("it is below one that is in range")
+            }
+        }
+    }
+
     /// Whether somebody has taken over from a node of this age. May be asked of a read that lags.
     pub fn succession(self, own: Age) -> Succession {
         match self {

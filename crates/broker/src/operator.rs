@@ -4,6 +4,7 @@
 //! checks are those of AMQP clients.
 
 pub(crate) mod inquiries;
+mod journals;
 mod parts;
 mod reconciliation;
 mod views;
@@ -12,7 +13,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use activation::file::JournalUid;
 use amqp::broker::Broker;
 use amqp::request::{
     Binding, Error, ExchangeDeclare, Outcome, QueueDeclare, Reply, Request, Unsettled,
@@ -22,7 +22,7 @@ use management::census::{Census, Names, merge};
 use management::inquiry::{self, Change, Done, Inquiry, Wanted};
 use management::members::Drained;
 use management::node::Node as ManagedNode;
-use management::view::copy::JournalCopy;
+use management::view::copy::{Amendment, JournalCopy, NodeCopies};
 use management::view::counters::{ExchangeCounters, GlobalCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use management::view::node::{NodeStats, OtherNode};
@@ -33,6 +33,7 @@ use management::view::topology::{
 };
 use metadata::access::LoginRefusal;
 use metadata::command::Command;
+use metadata::coordination::Coordination;
 use metadata::objects::user::User;
 use metadata::refusal::Refusal;
 use metadata::state::State;
@@ -44,7 +45,6 @@ use crate::gateway::account::is_loopback;
 use crate::maintenance;
 use crate::node::Node;
 use crate::operator::inquiries::Inquirer;
-use crate::pair::driver::Report;
 
 /// See the module head.
 #[derive(Debug)]
@@ -330,17 +330,35 @@ impl ManagedNode for Operator {
     }
 
     fn journal_copies(&self) -> Vec<JournalCopy> {
-        let reports = self.node.cluster.pairs.reports().into_iter();
-        let copy = |(uid, report): (JournalUid, Report)| JournalCopy {
-            uid: uid.to_string(),
-            state: report.state.to_owned(),
-            reason: report.reason,
-            sequence: report.sequence,
-            standing: report.standing,
-            held: report.held,
-            unanswered_bytes: report.unanswered,
-        };
-        reports.map(copy).collect()
+        journals::copies(&self.node)
+    }
+
+    async fn all_journal_copies(&self) -> Vec<NodeCopies> {
+        journals::all_copies(&self.node).await
+    }
+
+    async fn amend_copy(
+        &self,
+        node: NodeId,
+        uid: &str,
+        amendment: Amendment,
+    ) -> Result<String, Refusal> {
+        if node == self.node.cluster.me.node {
+            let amended = journals::amend(&self.node, uid, amendment).await;
+            return amended.map_err(Refusal::invalid);
+        }
+        let order = Inquiry::AmendCopy { uid: uid.to_owned(), amendment };
+        let answer = self.inquirer.order(&self.node, node, order).await;
+        let answer = answer.map_err(Refusal::unavailable)?;
+        let amended: Result<String, String> =
+            inquiry::decode(&answer).map_err(|error| Refusal::unavailable(error.to_string()))?;
+        amended.map_err(Refusal::invalid)
+    }
+
+    async fn catch_up(&self) -> Result<(), Refusal> {
+        // A command that changes nothing goes through the log. No grant has this number.
+        let nothing = Coordination::Renew { id: "none".into(), token: 0 };
+        self.node.topology.submit(Command::Coordinate(nothing)).await.map(drop)
     }
 
     fn reconciliation_here(&self) -> ReconciliationReport {

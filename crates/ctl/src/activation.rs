@@ -6,15 +6,16 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::activation::age::Age;
 use ::activation::class::classify;
 use ::activation::file::{self, JournalUid};
+use ::activation::force;
 use ::activation::register::{Incarnation, Register, View};
 use ::activation::standing::{Own, Record, Standing};
+use journal::audit;
 use journal::disk::real::RealDisk;
-use journal::disk::{Access, Disk as _, Lock};
+use journal::disk::{Disk as _, Lock};
 use journal::whole;
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ struct Kept {
     vacant: bool,
 }
 
-/// Performs a command.
+/// Performs a command that names a data directory; `false` if it names none.
 ///
 /// # Errors
 /// With [`Exit::Unavailable`] if a node uses what shall be changed, with [`Exit::Data`] if the change
@@ -49,37 +50,55 @@ pub(crate) fn perform(
     command: &ActivationCommand,
     arguments: &Arguments,
     out: &mut dyn Write,
-) -> Result<(), Failed> {
+) -> Result<bool, Failed> {
     match command {
-        ActivationCommand::List { directory, journal, coordinated, founder } => {
+        ActivationCommand::List { directory: None, .. }
+        | ActivationCommand::Set { directory: None, .. } => return Ok(false),
+        ActivationCommand::List { directory: Some(directory), journal, coordinated, founder } => {
             let register = coordinated.map(signed).transpose()?;
             let copies = copies(directory, journal.as_deref())?;
             let rows = copies.iter().map(|copy| row(copy, register, *founder)).collect();
             let columns = COLUMNS.map(str::to_owned).to_vec();
             let headers = !arguments.no_table_headers && !arguments.quiet;
-            Ok(Rows { columns, rows }.print(arguments.formatter, headers, out)?)
+            Rows { columns, rows }.print(arguments.formatter, headers, out)?;
         }
-        ActivationCommand::Set { directory, journal, to, force, confirm, dry_run } => {
-            let to = Age::new(*to).ok_or_else(|| {
-                Failed::new(
-                    Exit::Usage,
-                    format!("{to} is above the highest sequence, {}", Age::MAX),
-                )
-            })?;
+        ActivationCommand::Set {
+            directory: Some(directory),
+            journal,
+            to,
+            force,
+            confirm,
+            dry_run,
+            ..
+        } => {
+            let to = sequence(*to)?;
             let _node = locked(&directory.join("journal"))?;
             let copy = copies(directory, Some(journal))?.remove(0);
             let _journal = locked(&copy.folder)?;
             let change = Change { copy: &copy, to };
             if *dry_run {
-                return change.announce(out);
+                change.announce(out)?;
+                return Ok(true);
             }
             if change.is_dangerous() && !(*force && confirm.as_deref() == Some(journal)) {
                 return Err(change.refusal());
             }
             change.make(*force)?;
-            change.announce(out)
+            change.announce(out)?;
         }
     }
+    Ok(true)
+}
+
+/// A number as a sequence.
+///
+/// # Errors
+/// If there is no such one.
+pub(crate) fn sequence(number: u64) -> Result<Age, Failed> {
+    Age::new(number).ok_or_else(|| {
+        let reason = format!("{number} is above the highest sequence, {}", Age::MAX);
+        Failed::new(Exit::Usage, reason)
+    })
 }
 
 const COLUMNS: [&str; 7] =
@@ -228,8 +247,8 @@ impl Change<'_> {
     /// Whether the copy could be served although others have more. Down only makes it stale.
     fn is_dangerous(&self) -> bool {
         match &self.copy.record {
-            Ok(Some(Record { standing: Standing::Valid(age), .. })) => self.to > *age,
-            Ok(_) | Err(_) => true,
+            Ok(Some(record)) => force::raises(record.standing, self.to),
+            Ok(None) | Err(_) => true,
         }
     }
 
@@ -264,23 +283,15 @@ impl Change<'_> {
     }
 
     fn audit(&self, force: bool) -> std::io::Result<()> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let force = if force { " forced" } else { "" };
         let line = format!(
-            "{now} journal '{}' {} local sequence from {} to {}{force}\n",
+            "journal '{}' {} local sequence from {} to {}{force}",
             self.copy.name,
             self.copy.uid,
             self.before(),
             self.to
         );
-        let path = self.copy.folder.join(AUDIT);
-        let audit = match RealDisk.open(&path, Access::Write) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => RealDisk.create(&path)?,
-            opened => opened?,
-        };
-        audit.write_at(line.as_bytes(), audit.length()?)?;
-        audit.sync()?;
-        RealDisk.sync_dir(&self.copy.folder)
+        audit::append(&RealDisk, &self.copy.folder, AUDIT, &line)
     }
 
     fn announce(&self, out: &mut dyn Write) -> Result<(), Failed> {

@@ -51,6 +51,13 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             let said = "no quorum queue would lose its majority with the node";
             health(session, "node-is-quorum-critical", said)?;
         }
+        Command::CheckIfJournalsAreServed => {
+            health(session, "journals-are-served", "all journals are served")?;
+        }
+        Command::CheckIfJournalsAreInSync => {
+            let said = "all journals are served, and their copies are in sync";
+            health(session, "journals-are-in-sync", said)?;
+        }
         Command::CheckIfNewQuorumQueueReplicasHaveFinishedInitialSync => {
             let said = "all members of quorum queues on the node have a vote";
             health(session, "new-quorum-queue-replicas-have-finished-initial-sync", said)?;
@@ -89,10 +96,24 @@ fn health(session: &mut Session<'_>, path: &str, said: &str) -> Result<(), Faile
     let path = format!("health/checks/{path}");
     let response = session.client.send(Method::GET, &path, None, &[])?;
     if response.status == 503 {
-        return Err(Failed::new(Exit::Unavailable, response.reason()));
+        let mut reason = response.reason();
+        for journal in response.body["journals"].as_array().into_iter().flatten() {
+            reason += &ailing(journal);
+        }
+        return Err(Failed::new(Exit::Unavailable, reason));
     }
     accept(response)?;
     session.say(said)
+}
+
+/// What is wrong with a journal: a line for it, and one for each node that waits.
+fn ailing(journal: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let journal_line =
+        format!("\njournal '{}': {}", text(&journal["name"]), text(&journal["summary"]));
+    let waiting = journal["waiting"].as_array().into_iter().flatten();
+    let waits = |one: &Value| format!("\n  {}: {}", text(&one["node"]), text(&one["reason"]));
+    [journal_line].into_iter().chain(waiting.map(waits)).collect()
 }
 
 /// Whether a password is right. Users without a tag may not use the HTTP API, but are told so in

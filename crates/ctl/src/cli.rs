@@ -431,6 +431,10 @@ pub enum Command {
     CheckForQuorumQueuesWithGhostMembers,
     /// Fails if the loss of the node would leave a quorum queue without a majority.
     CheckIfNodeIsQuorumCritical,
+    /// Fails if nobody serves some named journal; says who may, and why the others wait.
+    CheckIfJournalsAreServed,
+    /// The same if some journal that has a backup is not in sync on two nodes.
+    CheckIfJournalsAreInSync,
     /// Fails if a quorum queue of the virtual host has no leader.
     CheckForQuorumQueuesWithoutAnElectedLeader {
         /// Only queues that this regular expression matches.
@@ -475,43 +479,55 @@ pub enum Command {
     /// Shows and changes named journals, or works on a journal's directory while no node uses it.
     #[command(subcommand)]
     Journal(JournalCommand),
-    /// Shows and sets how old the copies of journals in a data directory are.
+    /// Shows and sets how old the copies of journals are.
     #[command(subcommand)]
     Activation(ActivationCommand),
 }
 
-/// Offline work on the activation sequence.
+/// The activation sequence: of a running cluster or, with a data directory, offline.
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub enum ActivationCommand {
-    /// Lists the copies; changes nothing.
+    /// Lists the copies of journals, with the coordinated sequence (negative: a claim) and what each
+    /// copy is worth. Changes nothing.
     List {
-        /// The data directory of a node, which may be running.
-        directory: PathBuf,
+        /// The data directory of a node, which may be running; without it the cluster is asked.
+        directory: Option<PathBuf>,
         /// Only this journal.
         #[arg(long)]
         journal: Option<String>,
         /// Also say what each copy is worth against this coordinated sequence; a claim is negative.
-        #[arg(long, allow_negative_numbers = true)]
+        #[arg(long, allow_negative_numbers = true, requires = "directory")]
         coordinated: Option<i64>,
         /// The node is the founder of the journals: it may serve one that nobody has served yet.
-        #[arg(long)]
+        #[arg(long, requires = "directory")]
         founder: bool,
     },
-    /// Sets the sequence of a copy. Upwards only with `--force` and `--confirm`.
+    /// Sets a sequence: of a copy in a data directory, or in the cluster. What may lose something
+    /// needs `--force` and `--confirm`.
     Set {
-        /// The data directory of a node that does not run.
-        directory: PathBuf,
+        /// The data directory of a node that does not run; without it the cluster is asked.
+        directory: Option<PathBuf>,
         /// Which journal.
         #[arg(long)]
         journal: String,
         /// The sequence.
         #[arg(long)]
         to: u64,
-        /// The copy may be served although others have more.
+        /// Only the sequence of a copy that is not in use.
+        #[arg(long, conflicts_with_all = ["coordinated", "directory"])]
+        local: bool,
+        /// Only the coordinated sequence.
+        #[arg(long, conflicts_with = "directory")]
+        coordinated: bool,
+        /// The node whose copy is set, or is to be gone on with; without it, the one that is asked, or
+        /// whichever has a copy of that sequence.
+        #[arg(long, conflicts_with = "directory")]
+        node: Option<String>,
+        /// What others have more may be lost.
         #[arg(long)]
         force: bool,
-        /// The journal's name once more: what others have more may be lost.
+        /// The journal's name once more.
         #[arg(long)]
         confirm: Option<String>,
         /// Only say what would be done.
@@ -587,7 +603,8 @@ pub enum JournalCommand {
     },
     /// Prints the segments and streams.
     Inspect {
-        /// The journal's directory, or the data directory that it lies in.
+        /// The journal's directory, or the one that it lies in: a data directory, or that of a named
+        /// journal, of which the activation sequence and the saved copies are printed too.
         directory: PathBuf,
         /// Look although a node uses it: what is seen may be torn.
         #[arg(long = "even-if-in-use")]

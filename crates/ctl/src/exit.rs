@@ -19,6 +19,8 @@ pub enum Exit {
     Software,
     /// 75: no answer in time.
     Timeout,
+    /// 75: it is in use now; later it may be possible.
+    Busy,
 }
 
 impl From<Exit> for ExitCode {
@@ -30,7 +32,7 @@ impl From<Exit> for ExitCode {
             Exit::NoUser => 67,
             Exit::Unavailable => 69,
             Exit::Software => 70,
-            Exit::Timeout => 75,
+            Exit::Timeout | Exit::Busy => 75,
         })
     }
 }

@@ -11,6 +11,7 @@ pub mod run;
 
 mod act;
 mod activation;
+mod age;
 mod check;
 mod journals;
 mod list;
@@ -18,3 +19,4 @@ mod members;
 mod nodes;
 mod offline;
 mod reconcile;
+mod sequences;

@@ -8,6 +8,7 @@ use journal::error::OpenError;
 use journal::inspect::{Inspection, Verification, inspect, verify};
 use serde_json::Value;
 
+use crate::age;
 use crate::cli::{Formatter, JournalCommand};
 use crate::exit::{Exit, Failed};
 
@@ -24,8 +25,18 @@ pub(crate) fn journal(
         JournalCommand::Inspect { directory, even_if_in_use } => {
             let found = inspect(&RealDisk, &journal_of(directory), *even_if_in_use)
                 .map_err(|error| failed(&error))?;
+            let age = age::folder(directory).map(|folder| age::show(&folder)).transpose()?;
             if formatter == Formatter::Json {
-                return json(serde_json::to_value(&found), out);
+                let shown = serde_json::to_value(&found).map(|mut shown| {
+                    if let Some(age) = age {
+                        shown["activation"] = age;
+                    }
+                    shown
+                });
+                return json(shown, out);
+            }
+            if let Some(age) = age {
+                age::print(&age, out)?;
             }
             show(&found, out)
         }
@@ -50,8 +61,11 @@ pub(crate) fn journal(
     }
 }
 
-/// A data directory may be named instead of the journal in it.
+/// A data directory, or the folder of a named journal, may be named instead of the journal in it.
 fn journal_of(directory: &Path) -> PathBuf {
+    if let Some(folder) = age::folder(directory) {
+        return folder.join("data");
+    }
     let inside = directory.join("journal");
     if inside.is_dir() { inside } else { directory.to_owned() }
 }

@@ -10,7 +10,7 @@ use crate::client::{Client, segment};
 use crate::exit::{Exit, Failed};
 use crate::list::{self, List};
 use crate::output::Rows;
-use crate::{act, activation, check, journals, members, nodes, offline, reconcile};
+use crate::{act, activation, check, journals, members, nodes, offline, reconcile, sequences};
 
 /// One run of a command: whom it asks, where it prints.
 pub(crate) struct Session<'a> {
@@ -49,8 +49,10 @@ impl Session<'_> {
         {
             return offline::journal(command, self.arguments.formatter, self.out);
         }
-        if let Command::Activation(command) = &self.arguments.command {
-            return activation::perform(command, self.arguments, self.out);
+        if let Command::Activation(command) = &self.arguments.command
+            && activation::perform(command, self.arguments, self.out)?
+        {
+            return Ok(());
         }
         if act::perform(self)?
             || check::perform(self)?
@@ -58,6 +60,7 @@ impl Session<'_> {
             || nodes::perform(self)?
             || reconcile::perform(self)?
             || journals::perform(self)?
+            || sequences::perform(self)?
         {
             return Ok(());
         }

@@ -57,6 +57,8 @@ pub mod disk;
 
 pub mod whole;
 
+pub mod audit;
+
 // For tools, tests and simulations.
 pub mod inspect;
 

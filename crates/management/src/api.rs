@@ -8,6 +8,7 @@ pub mod call;
 pub mod resource;
 
 mod access;
+mod activation;
 mod bindings;
 mod cluster;
 mod connections;

@@ -6,6 +6,7 @@ use model::id::{NodeId, QueueId};
 use serde::{Deserialize, Serialize};
 
 use crate::members::{Changed, MemberError};
+use crate::view::copy::Amendment;
 use crate::view::part::{node_id, queue_id};
 
 /// A question, or an order.
@@ -65,6 +66,17 @@ pub enum Inquiry {
     /// What the node would do about the members of a queue that it leads; answered by an optional
     /// [`PlanReport`](crate::view::reconciliation::PlanReport).
     ReconciliationPlan(#[serde(with = "queue_id")] QueueId),
+    /// What the node has of named journals; answered by a
+    /// [`NodeCopies`](crate::view::copy::NodeCopies).
+    JournalCopies,
+    /// Changes the node's copy of a journal that is not in use; answered by what was before, in words,
+    /// or why it was not changed.
+    AmendCopy {
+        /// The journal.
+        uid: String,
+        /// The change.
+        amendment: Amendment,
+    },
     /// Closes a connection; answered by a [`Done`].
     Close {
         /// Its name.

@@ -15,6 +15,7 @@
 
 pub mod census;
 pub mod inquiry;
+pub mod journals;
 pub mod members;
 pub mod node;
 pub mod view;

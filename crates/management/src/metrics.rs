@@ -6,5 +6,6 @@ pub mod aggregated;
 pub mod detailed;
 pub mod family;
 pub mod identity;
+pub mod journals;
 pub mod raft;
 pub mod reconciliation;

@@ -20,7 +20,7 @@ use model::id::{NodeId, QueueId};
 use crate::census::{Census, Names};
 use crate::inquiry::{Change, Done, Wanted};
 use crate::members::Drained;
-use crate::view::copy::JournalCopy;
+use crate::view::copy::{Amendment, JournalCopy, NodeCopies};
 use crate::view::counters::{ExchangeCounters, GlobalCounters};
 use crate::view::message::{GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use crate::view::node::{NodeStats, OtherNode};
@@ -216,6 +216,26 @@ pub trait Node: Send + Sync + 'static {
     fn journal_copies(&self) -> Vec<JournalCopy> {
         Vec::new()
     }
+
+    /// What all nodes that answer have of named journals.
+    fn all_journal_copies(&self) -> impl Future<Output = Vec<NodeCopies>> + Send;
+
+    /// Changes a copy of a journal that is not in use; what it was before, in words.
+    ///
+    /// # Errors
+    /// If the node does not answer, has no such copy, or uses it.
+    fn amend_copy(
+        &self,
+        node: NodeId,
+        uid: &str,
+        amendment: Amendment,
+    ) -> impl Future<Output = Result<String, Refusal>> + Send;
+
+    /// Returns when [`Node::state`] is not older than the moment at which it was called.
+    ///
+    /// # Errors
+    /// If no majority of the cluster answers.
+    fn catch_up(&self) -> impl Future<Output = Result<(), Refusal>> + Send;
 
     /// How the members of quorum queues are kept as many as wanted, on this node.
     fn reconciliation_here(&self) -> ReconciliationReport;

@@ -15,7 +15,7 @@ use crate::metrics::aggregated::{self, ObjectCounts, QueueSums};
 use crate::metrics::detailed::{self, Selection};
 use crate::metrics::family::Families;
 use crate::metrics::identity::Identity;
-use crate::metrics::{raft, reconciliation};
+use crate::metrics::{journals, raft, reconciliation};
 use crate::node::Node;
 
 /// Everything that `/metrics/per-object` shows.
@@ -128,6 +128,7 @@ async fn common<N: Node>(node: &N, families: &mut Families, with_sums: bool) {
     let members = node.raft_members();
     raft::node(families, &members);
     reconciliation::node(families, &node.reconciliation_here());
+    journals::node(families, &state, &node.journal_copies());
     if with_sums {
         raft::sums(families, &members);
     }

@@ -230,6 +230,11 @@ impl Sender {
         Some(Millis(oldest.sent_at.0.saturating_add(self.limits.replica_timeout.0)))
     }
 
+    /// Since when the oldest request has not been answered.
+    pub fn unanswered_since(&self) -> Option<Millis> {
+        self.unanswered.front().map(|oldest| oldest.sent_at)
+    }
+
     /// Bytes that the replica has not answered.
     pub fn unanswered_bytes(&self) -> usize {
         self.unanswered_bytes

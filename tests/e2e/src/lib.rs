@@ -23,5 +23,6 @@ pub mod http;
 pub mod load;
 pub mod node;
 pub mod numbered;
+pub mod pair;
 pub mod proxy;
 pub mod wait;

@@ -3,66 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::client::topology::DURABLE;
-use e2e::cluster::{Cluster, Setup, name};
+use e2e::cluster::{Cluster, Setup};
+use e2e::ctl::leveretctl;
 use e2e::numbered::{Plan, Report};
-use e2e::table;
-use e2e::wait::{count, until, until_some_for};
-use serde_json::{Value, json};
+use e2e::pair::{
+    await_active, await_in_sync, await_state, declare, journal, pair, sequence, state,
+};
+use e2e::wait::{count, until};
+use serde_json::json;
 
 /// How long what is left over may take.
 const DRAIN: Duration = Duration::from_secs(30);
-/// How long a pair may take to be whole again on a busy machine.
-const WHOLE: Duration = Duration::from_mins(1);
-
-/// Two brokers and a witness, with journal `j` on both and queue `q` in it.
-fn pair(setup: Setup) -> Cluster {
-    let mut cluster = setup.set_on(2, "node.role", "witness").start();
-    let made = cluster.api(0).put("journals/j", &json!({ "node": "n0", "backup": "n1" }));
-    assert_eq!(made.status, 201, "{}", made.text());
-    await_active(&cluster, 0);
-    declare(&mut cluster, 0);
-    await_in_sync(&cluster, 0);
-    cluster
-}
-
-fn declare(cluster: &mut Cluster, node: usize) {
-    let mut client = cluster.channel(node);
-    client.queue(1, "q", DURABLE, &table! { "x-journal" => "j" }).unwrap();
-}
-
-/// What a node says of the journal.
-fn journal(cluster: &Cluster, node: usize) -> Option<Value> {
-    let answer = cluster.api(node).request("GET", "/api/journals/j", None).ok()?;
-    (answer.status == 200).then(|| answer.json())
-}
-
-fn state(cluster: &Cluster, node: usize) -> Option<String> {
-    Some(journal(cluster, node)?["here"]["state"].as_str()?.to_owned())
-}
-
-fn sequence(cluster: &Cluster, node: usize) -> (i64, i64) {
-    let journal = journal(cluster, node).expect("the node answers");
-    let number = |value: &Value| value.as_i64().unwrap_or(-1);
-    (number(&journal["coordinated_sequence"]), number(&journal["here"]["sequence"]))
-}
-
-fn await_state(cluster: &Cluster, node: usize, wanted: &[&str]) {
-    until_some_for(WHOLE, &format!("{} says {wanted:?}", name(node)), || {
-        state(cluster, node).filter(|state| wanted.contains(&state.as_str()))
-    });
-}
-
-fn await_active(cluster: &Cluster, node: usize) {
-    let active = ["active, alone", "active, copying", "active, handing in", "active, replicated"];
-    await_state(cluster, node, &active);
-}
-
-/// The other copy is whole, and the active node knows it.
-fn await_in_sync(cluster: &Cluster, active: usize) {
-    await_state(cluster, active, &["active, replicated"]);
-}
-
 fn load(cluster: &Cluster, publisher: &[usize], consumer: &[usize]) -> Plan {
     let of = |nodes: &[usize]| nodes.iter().map(|node| cluster.amqp(*node)).collect::<Vec<_>>();
     Plan { patience: Duration::from_secs(8), ..Plan::new("q", &of(publisher), &of(consumer)) }
@@ -240,4 +191,76 @@ fn a_journal_gets_a_backup_while_it_is_served_and_loses_it_again() {
     until("the former backup knows that it is none", || {
         journal(&cluster, 1).is_some_and(|journal| journal["here"].is_null())
     });
+}
+
+fn publish(cluster: &mut Cluster, node: usize, text: &str) {
+    let mut client = cluster.channel(node);
+    client.confirm_select(1).unwrap();
+    client.put(1, "q", text).unwrap();
+    assert_eq!(client.confirms(1, 1).unwrap().acked(), [1]);
+}
+
+/// The node with the newest copy does not come back: the older one is served by one command, which
+/// says what may be lost, and the newer copy is held when it comes back after all.
+#[test]
+fn an_operator_goes_on_with_an_older_copy() {
+    let mut cluster = pair(Setup::new());
+    publish(&mut cluster, 0, "with both");
+    cluster.kill(0);
+    await_active(&cluster, 1);
+    publish(&mut cluster, 1, "with the backup alone");
+    cluster.kill(1);
+    cluster.run(0);
+    cluster.await_formed();
+    await_state(&cluster, 0, &["seeking"]);
+    // What the operator is told.
+    let check = leveretctl(&cluster.api(0), &["check_if_journals_are_served"]);
+    assert_eq!(check.code, 69, "{check:?}");
+    assert!(check.error.contains("may start: start leveret@n1"), "{}", check.error);
+    let stale = "leveret@n0: its copy is stale: it has sequence 1, and 2 is wanted";
+    assert!(check.error.contains(stale), "{}", check.error);
+    let list = leveretctl(&cluster.api(0), &["activation", "list"]);
+    assert_eq!(list.code, 0, "{list:?}");
+    assert!(list.out.contains("j\t2\t"), "{}", list.out);
+    // Whoever died with the lock has it until his lease ends.
+    until("the lock is free", || {
+        let shown = cluster.api(0).get("activation/j").json();
+        shown["lock"].is_null()
+    });
+    let set = ["activation", "set", "--journal", "j", "--coordinated", "--to", "1"];
+    let refused = leveretctl(&cluster.api(0), &set);
+    assert_eq!(refused.code, 65, "{refused:?}");
+    assert!(refused.error.contains("confirmed under sequence 2"), "{}", refused.error);
+    let forced = [&set[..], &["--force", "--confirm", "j"]].concat();
+    let forced = leveretctl(&cluster.api(0), &forced);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    assert!(forced.out.contains("coordinated sequence from 2 to 1"), "{}", forced.out);
+    await_active(&cluster, 0);
+    assert_eq!(sequence(&cluster, 0), (2, 2));
+    until("all know who serves it", || {
+        journal(&cluster, 0).is_some_and(|journal| journal["active"] == "leveret@n0")
+    });
+    let mut client = cluster.channel(0);
+    assert_eq!(client.get_soon(1, "q").text(), "with both");
+    // The newer one has another history, whatever its number is.
+    cluster.start(1);
+    await_state(&cluster, 1, &["held"]);
+    let held = journal(&cluster, 1).unwrap()["here"]["reason"].clone();
+    assert_eq!(held, "the copy is newer than the coordinated sequence");
+    // It is in use by nobody, so its sequence can be set; that changes nothing about its history.
+    let local = ["activation", "set", "--journal", "j", "--local", "--node", "n1", "--to", "1"];
+    let set = leveretctl(&cluster.api(0), &local);
+    assert_eq!(set.code, 0, "{set:?}");
+    assert!(set.out.contains("on leveret@n1 from 2 to 1"), "{}", set.out);
+    // Now it is an older one of the life that was gone on from: it is copied over.
+    await_in_sync(&cluster, 0);
+    assert_eq!(sequence(&cluster, 1), (2, 2));
+    // The copy of whoever serves cannot be set, and neither can the coordinated sequence.
+    for (line, code) in [
+        (["activation", "set", "--journal", "j", "--local", "--to", "0"], 75),
+        (["activation", "set", "--journal", "j", "--coordinated", "--to", "2"], 75),
+    ] {
+        let refused = leveretctl(&cluster.api(0), &line);
+        assert_eq!(refused.code, code, "{refused:?}");
+    }
 }

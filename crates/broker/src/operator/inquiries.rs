@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use crate::cluster::{Inquiries, channel};
 use crate::maintenance;
 use crate::node::Node;
-use crate::operator::{parts, reconciliation};
+use crate::operator::{journals, parts, reconciliation};
 
 /// How long another node may take to say what it has.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -250,6 +250,10 @@ async fn perform(node: &Arc<Node>, question: Inquiry) -> Vec<u8> {
         Inquiry::Reconciliation => inquiry::encode(&node.reconciler.report()),
         Inquiry::ReconcileNow => inquiry::encode(&reconciliation::now_here(node)),
         Inquiry::ReconciliationPlan(queue) => inquiry::encode(&node.reconciler.plan_report(queue)),
+        Inquiry::JournalCopies => inquiry::encode(&journals::copies_here(node)),
+        Inquiry::AmendCopy { uid, amendment } => {
+            inquiry::encode(&journals::amend(node, &uid, amendment).await)
+        }
         Inquiry::Close { name, reason } => {
             let closed = node.connections.close(&reason, |record| record.name == name);
             let done: Done = if closed > 0 { Ok(()) } else { Err("no such connection".into()) };

@@ -5,6 +5,7 @@
 //! it and comes back as an input. A question to the quorum that was superseded has no answer any
 //! more, but a lock that is granted too late is given back.
 
+mod amend;
 mod perform;
 mod report;
 mod standing;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use activation::class::Class;
 use activation::event::{Event, Timer};
 use activation::file::JournalUid;
 use activation::lease::Lease;
@@ -22,6 +24,7 @@ use activation::standing::{Own, Record};
 use bytes::Bytes;
 use journal::journal::Journal;
 use journal::op::Lsn;
+use management::view::copy::{Amendment, CopyCounts};
 use metadata::objects::Name;
 use metadata::objects::journal::Journal as JournalEntry;
 use model::id::NodeId;
@@ -35,7 +38,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::pair::clock;
-use crate::pair::folder::Folder;
+use crate::pair::folder::{Folder, Found};
 use crate::pair::ground::News;
 use crate::pair::hold::Hold;
 use crate::pair::line::{Line, Session};
@@ -44,6 +47,7 @@ use crate::pair::stage::{Stage, Yard};
 use crate::pair::standby::Standby;
 use crate::shard::command;
 
+pub(crate) use amend::Amended;
 pub(crate) use report::Report;
 
 /// How often clocks are looked at.
@@ -85,6 +89,10 @@ pub(crate) enum Input {
     Timer(Timer, u64),
     /// The metadata says something else of the journal.
     Changed,
+    /// An operator changes the copy.
+    Amend(Amendment, oneshot::Sender<Amended>),
+    /// That was tried, and this is what there is now.
+    Amended(Result<Found, String>),
     /// The node stops, or the journal is not on it any more. Answered when the journal is closed.
     Stop(oneshot::Sender<()>),
 }
@@ -148,6 +156,9 @@ pub(crate) struct Driver {
     no_quorum_since: Option<Millis>,
     stopping: Vec<oneshot::Sender<()>>,
     told: Option<Report>,
+    /// What the copy was worth when it became a candidate.
+    candidate: Option<Class>,
+    counts: CopyCounts,
 }
 
 impl Driver {
@@ -161,7 +172,7 @@ impl Driver {
             Limits { replica_timeout: millis(yard.settings.replica_timeout), ..Limits::DEFAULT };
         let id = Name::clone(&entry.uid);
         let quorum = Arc::new(Quorum::new(Arc::clone(&yard.topology), id, me, lease_length));
-        let settings = Settings { paired: entry.paired, allow_failback: false };
+        let settings = settings(&entry);
         let driver = Self {
             yard,
             line,
@@ -197,6 +208,8 @@ impl Driver {
             no_quorum_since: None,
             stopping: Vec::new(),
             told: None,
+            candidate: None,
+            counts: CopyCounts::default(),
         };
         (driver, inputs)
     }
@@ -208,12 +221,7 @@ impl Driver {
 
     /// Drives until it is told to stop.
     pub(crate) async fn run(mut self, mut inputs: UnboundedReceiver<Input>) {
-        if let Some(damage) = &self.damage {
-            tracing::error!(journal = %self.name, %damage, "the state file of this copy cannot be read");
-            self.event(Event::Unreadable);
-        } else {
-            self.event(Event::Start);
-        }
+        self.begin();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -239,6 +247,15 @@ impl Driver {
         self.yard.pairs.leave(self.uid);
         for answer in self.stopping {
             command::answer(answer, ());
+        }
+    }
+
+    fn begin(&mut self) {
+        if let Some(damage) = &self.damage {
+            tracing::error!(journal = %self.name, %damage, "the state file of this copy cannot be read");
+            self.event(Event::Unreadable);
+        } else {
+            self.event(Event::Start);
         }
     }
 
@@ -271,6 +288,8 @@ impl Driver {
                 }
             }
             Input::Changed => self.changed(),
+            Input::Amend(amendment, answer) => self.amend(amendment, answer),
+            Input::Amended(found) => self.amended(found),
             Input::Stop(answer) => {
                 self.stopping.push(answer);
                 self.event(Event::Stop);
@@ -295,6 +314,10 @@ impl Driver {
     /// The entry of the journal, as far as this node knows.
     fn entry(&self) -> Option<Arc<JournalEntry>> {
         self.yard.router.state().journal(&self.name).map(Arc::clone)
+    }
+
+    fn settings(&self, entry: &JournalEntry) -> Settings {
+        settings(entry)
     }
 
     /// The node that has, or may have, the other copy.
@@ -465,6 +488,10 @@ impl Driver {
             self.event(Event::Timer(Timer::Seek));
         }
     }
+}
+
+fn settings(entry: &JournalEntry) -> Settings {
+    Settings { paired: entry.paired, allow_failback: false }
 }
 
 fn millis(span: Duration) -> Millis {

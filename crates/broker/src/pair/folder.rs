@@ -4,6 +4,7 @@
 //!  journals/NAME-UID/
 //!    LOCK         held by the node that has a driver for it
 //!    activation   the state file
+//!    activation.audit  what operators have done to it
 //!    data/        the copy: a journal of its own
 //!    saved/       copies that were replaced: SEQUENCE-NUMBER/, with their state files
 //! ```
@@ -11,14 +12,18 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use activation::age::Age;
 use activation::file::{self, JournalUid};
 use activation::standing::{Record, Standing};
+use journal::audit;
 use journal::disk::real::RealDisk;
 use journal::disk::{Disk as _, Held, Lock};
 use journal::whole;
 
 /// The name of the state file.
 pub(crate) const STATE: &str = "activation";
+/// What operators have done, a line each.
+const AUDIT: &str = "activation.audit";
 /// How many replaced copies are kept.
 const SAVED_MAX: usize = 2;
 
@@ -95,6 +100,26 @@ impl Folder {
         whole::replace(&RealDisk, &self.path, STATE, &file::encode(self.journal, record))
     }
 
+    /// Sets the age of the copy, as an operator wants it; returns what was before, in words. Blocks.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(crate) fn set_sequence(&self, to: Age, forced: bool) -> io::Result<String> {
+        let Found { record, damage, .. } = self.look()?;
+        let before = said(&record, damage.as_ref());
+        let forced = if forced { " forced" } else { "" };
+        self.audit(&format!("local sequence from {before} to {to}{forced}"))?;
+        let incarnation = record.incarnation;
+        self.write(&Record { standing: Standing::Valid(to), incarnation })?;
+        Ok(before)
+    }
+
+    /// Leaves a line about what an operator is about to do.
+    fn audit(&self, what: &str) -> io::Result<()> {
+        let line = format!("journal {} {what}", self.journal);
+        audit::append(&RealDisk, &self.path, AUDIT, &line)
+    }
+
     /// Puts the copy aside, with what was known of it, so that another one can take its place. Only
     /// after the state file says that there is none. Blocks.
     ///
@@ -158,10 +183,13 @@ impl Folder {
     }
 }
 
+/// What a state file says, in words.
+fn said(record: &Record, damage: Option<&String>) -> String {
+    damage.map_or_else(|| record.standing.to_string(), |_| "a damaged state file".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
-    use activation::age::Age;
-
     use super::*;
 
     const JOURNAL: JournalUid = JournalUid(7);

@@ -20,6 +20,7 @@ use journal::error::ReadError;
 use journal::journal::Journal;
 use journal::op::{Lsn, Op};
 use model::id::{QueueId, Seq, StreamId};
+use model::time::Millis;
 use parking_lot::Mutex;
 use quorum::log::Log;
 use replication::confirms::Confirms;
@@ -96,6 +97,8 @@ pub(crate) struct Backlog {
     pub(crate) held: u64,
     /// Bytes that the replica has not answered.
     pub(crate) unanswered: usize,
+    /// Since when the oldest of them has not been answered, on [`clock`].
+    pub(crate) unanswered_since: Option<Millis>,
 }
 
 impl Ground {
@@ -220,8 +223,12 @@ impl Ground {
     /// How the stream is.
     pub(crate) fn backlog(&self) -> Backlog {
         let flow = self.flow.lock();
-        let unanswered = flow.stream.as_ref().map_or(0, |stream| stream.sender.unanswered_bytes());
-        Backlog { held: flow.confirms.held(), unanswered }
+        let sender = flow.stream.as_ref().map(|stream| &stream.sender);
+        Backlog {
+            held: flow.confirms.held(),
+            unanswered: sender.map_or(0, Sender::unanswered_bytes),
+            unanswered_since: sender.and_then(Sender::unanswered_since),
+        }
     }
 
     fn with_sender(self: &Arc<Self>, work: impl FnOnce(&mut Sender, &mut Vec<Effect>)) {

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
 use crate::pair::driver::{Driver, Input, Parts};
-use crate::pair::folder::Folder;
+use crate::pair::folder::{Folder, Found};
 use crate::pair::line::Line;
 use crate::pair::quorum::Quorum;
 use crate::pair::registry;
@@ -122,11 +122,7 @@ async fn start(yard: &Yard, uid: JournalUid, known: &JournalEntry) -> Result<Run
         .await
         .map_err(|error| error.to_string())?
         .map_err(|error| format!("its folder: {error}"))?;
-    let founder = match state.coordinated(&entry.uid).register {
-        Some(register) => register.founder == me.0,
-        None => entry.node == me,
-    };
-    let own = Own { record: found.record, vacant: found.vacant, founder };
+    let own = own(&state, &entry, me, &found);
     let (driver, inputs) = Driver::new(Parts {
         yard: yard.clone(),
         line: Arc::clone(&yard.cluster) as Arc<dyn Line>,
@@ -140,6 +136,15 @@ async fn start(yard: &Yard, uid: JournalUid, known: &JournalEntry) -> Result<Run
     yard.pairs.enter(uid, sender.clone());
     let task = vital::spawn("the driver of a journal", &yard.failed, driver.run(inputs));
     Ok(Running { sender, task })
+}
+
+/// What the activation has to know of a copy.
+pub(crate) fn own(state: &State, entry: &JournalEntry, me: NodeId, found: &Found) -> Own {
+    let founder = match state.coordinated(&entry.uid).register {
+        Some(register) => register.founder == me.0,
+        None => entry.node == me,
+    };
+    Own { record: found.record, vacant: found.vacant, founder }
 }
 
 /// Stops drivers, and waits until their journals are closed.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use activation::event::Event;
-use activation::register::{Adopted, Incarnation, Register, Token, View};
+use activation::register::{Incarnation, Register, Token, View};
 use metadata::command::{Command, JournalChange};
 use metadata::coordination::{Answer, Coordination};
 use metadata::objects::Name;
@@ -165,13 +165,5 @@ impl Quorum {
 /// What a read of a register answers; `None` if this node knows of no journal of that uid.
 pub(crate) fn view(state: &State, id: &str) -> Option<View> {
     state.journal_by_uid(id)?;
-    let reading = state.coordinated(id);
-    let register = reading.register.and_then(|register| Register::from_signed(register.value));
-    let incarnation = reading.register.map_or(reading.data_set, |register| register.incarnation);
-    let adopted = reading.register.and_then(|register| register.adopted).and_then(|adopted| {
-        let age = Register::from_signed(adopted.value)?.age();
-        Some(Adopted { incarnation: Incarnation(adopted.incarnation), age })
-    });
-    let holder = reading.holder.map(Token);
-    Some(View { register, incarnation: Incarnation(incarnation), adopted, holder })
+    Some(management::journals::view(state, id))
 }

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use activation::file::JournalUid;
 use bytes::Bytes;
+use management::view::copy::Amendment;
 use model::id::{NodeId, QueueId};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Notify, oneshot};
 
 use crate::inbox::Inbox;
-use crate::pair::driver::{Input, Report};
+use crate::pair::driver::{Amended, Input, Report};
 use crate::pair::line::Session;
 use crate::shard::command::{Batch, Command};
 
@@ -112,6 +113,17 @@ impl Pairs {
         for driver in self.inner.lock().drivers.values() {
             drop(driver.send(if up { Input::Up } else { Input::Down(node) }));
         }
+    }
+
+    /// Changes a copy that is not in use.
+    pub(crate) async fn amend(&self, journal: JournalUid, amendment: Amendment) -> Amended {
+        let (answer, answered) = oneshot::channel();
+        let driver = self.inner.lock().drivers.get(&journal).cloned();
+        let sent = driver.map(|driver| driver.send(Input::Amend(amendment, answer)));
+        if !matches!(sent, Some(Ok(()))) {
+            return Err("there is no copy of the journal here".to_owned());
+        }
+        answered.await.unwrap_or_else(|_| Err("the journal is being closed here".to_owned()))
     }
 
     /// How a journal is.

@@ -226,3 +226,105 @@ fn a_journal_is_inspected_and_verified() {
     let (_, out, ..) = check(&["journal", "inspect", path], &[]);
     assert!(out.contains("closed properly\tyes\n"), "{out}");
 }
+
+#[test]
+fn activation_sequences_of_the_cluster_are_listed_and_set() {
+    let shown = r#"[{"journal":"orders","coordinated_sequence":-6,"lock":{"node":"leveret@a"},
+        "copies":[{"node":"leveret@a","local_sequence":6,"class":"in sync","may_start":true,
+        "state":"detaching","waits_for":"detaching"},{"node":"leveret@b","local_sequence":null,
+        "class":null,"may_start":false,"state":null,"waits_for":"the node does not answer"}]}]"#;
+    let (exit, out, _, asked) = check(&["-q", "activation", "list"], &[(200, shown)]);
+    assert_eq!(
+        (exit, out.as_str()),
+        (
+            Exit::Done,
+            "orders\t-6\tleveret@a\tleveret@a\t6\tin sync\ttrue\tdetaching\tdetaching\n\
+             orders\t-6\tleveret@a\tleveret@b\t\t\tfalse\t\tthe node does not answer\n"
+        )
+    );
+    assert_eq!(asked, ["GET /api/activation"]);
+    let line = ["activation", "list", "--journal", "a/b", "--formatter", "json"];
+    let (_, out, _, asked) = check(&line, &[(200, r#"{"journal":"a/b"}"#)]);
+    assert_eq!(
+        (out.as_str(), asked[0].as_str()),
+        ("{\"journal\":\"a/b\"}\n", "GET /api/activation/a%2Fb")
+    );
+
+    let body = r#"{"confirm":"","dry_run":false,"force":false,"node":"","to":5}"#;
+    let local = r#"{"node":"leveret@a","from":"6","to":5,"dangers":[],"done":true}"#;
+    let coordinated = r#"{"from":-7,"to":5,"dangers":["what"],"done":true,
+        "copies":[{"node":"leveret@a","before":"stale","after":"in sync"}]}"#;
+    let line = ["activation", "set", "--journal", "orders", "--to", "5"];
+    let (exit, out, _, asked) = check(&line, &[(200, local), (200, coordinated)]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(
+        out,
+        "journal 'orders' local sequence on leveret@a from 6 to 5\n\
+         journal 'orders' coordinated sequence from -7 to 5\n- what\n\
+         copy on leveret@a: stale, then in sync\n"
+    );
+    let asked_for = |which: &str| format!("PUT /api/activation/orders/{which} {body}");
+    assert_eq!(asked, [asked_for("local"), asked_for("coordinated")]);
+    // Refused, in use, without a majority.
+    for (status, wanted) in [(412, 65), (409, 75), (503, 69)] {
+        let line = [&line[..], &["--coordinated"]].concat();
+        let (exit, out, err, asked) = check(&line, &[(status, r#"{"reason":"why not"}"#)]);
+        assert!(std::process::ExitCode::from(exit) == std::process::ExitCode::from(wanted));
+        assert_eq!((out.as_str(), err.contains("why not"), asked.len()), ("", true, 1));
+    }
+    let both = [&line[..], &["--coordinated", "--local"]].concat();
+    let both = ["leveretctl"].into_iter().chain(both);
+    assert!(Arguments::try_parse_from(both).is_err());
+}
+
+#[test]
+fn ailing_journals_are_named_with_those_who_wait() {
+    let failed = r#"{"status":"failed","reason":"nobody serves","journals":[{"name":"orders",
+        "summary":"start leveret@b","waiting":[{"node":"leveret@a","reason":"stale"}]}]}"#;
+    let (exit, _, err, asked) = check(&["check_if_journals_are_served"], &[(503, failed)]);
+    assert_eq!(exit, Exit::Unavailable);
+    assert!(
+        err.contains("nobody serves\njournal 'orders': start leveret@b\n  leveret@a: stale\n"),
+        "{err}"
+    );
+    assert_eq!(asked, ["GET /api/health/checks/journals-are-served"]);
+    let (exit, ..) = check(&["check_if_journals_are_in_sync"], &[(200, r#"{"status":"ok"}"#)]);
+    assert_eq!(exit, Exit::Done);
+}
+
+#[test]
+fn a_named_journal_is_inspected_with_its_age_and_its_saved_copies() {
+    use ::activation::age::Age;
+    use ::activation::file::{JournalUid, encode};
+    use ::activation::standing::{Record, Standing};
+    let directory = tempfile::tempdir().expect("a directory");
+    let folder = directory.path().join(format!("orders-{}", JournalUid(7)));
+    let put = |folder: &std::path::Path, age: u64| {
+        let standing = Standing::Valid(Age::new(age).expect("an age"));
+        let bytes = encode(JournalUid(7), &Record { standing, incarnation: None });
+        std::fs::write(folder.join("activation"), bytes).expect("a file");
+    };
+    for (saved, age) in [("3-10", 3), ("4-9", 4)] {
+        let saved = folder.join("saved").join(saved);
+        std::fs::create_dir_all(saved.join("data")).expect("a directory");
+        std::fs::write(saved.join("data/segment"), "12345").expect("a file");
+        put(&saved, age);
+    }
+    prepared::journal_with_records(&folder.join("data"), 3);
+    put(&folder, 6);
+    for path in [folder.clone(), folder.join("data")] {
+        let (exit, out, err, _) = check(&["journal", "inspect", path.to_str().unwrap()], &[]);
+        assert_eq!(exit, Exit::Done, "{err}");
+        let head = "activation sequence\t6\nstate file\t6\nincarnation\tnone\n\
+                    saved copy\t4-9\tsequence 4\t5 bytes\nsaved copy\t3-10\tsequence 3\t5 bytes\n";
+        assert!(out.starts_with(head), "{out}");
+    }
+    let path = folder.to_str().unwrap();
+    let (_, out, ..) = check(&["journal", "inspect", path, "--formatter", "json"], &[]);
+    let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(found["activation"]["sequence"], 6);
+    assert_eq!(found["activation"]["saved"][1]["name"], "3-10");
+    std::fs::write(folder.join("activation"), "nonsense").expect("a file");
+    let (_, out, ..) = check(&["journal", "inspect", path], &[]);
+    assert!(out.starts_with("activation sequence\tnone\nstate file\tdamaged: "), "{out}");
+}

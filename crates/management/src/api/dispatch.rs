@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::call::Call;
 use super::resource::Resource;
 use super::{
-    bindings, cluster, connections, consumers, definitions, exchanges, features, health, journals,
-    limits, messages, nodes, overview, parameters, permissions, policies, queues, quorum,
-    reconciliation, replicas, users, vhosts,
+    activation, bindings, cluster, connections, consumers, definitions, exchanges, features,
+    health, journals, limits, messages, nodes, overview, parameters, permissions, policies, queues,
+    quorum, reconciliation, replicas, users, vhosts,
 };
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
@@ -118,6 +118,10 @@ pub(super) async fn dispatch<N: Node>(
         (R::Journal(name), Put) => journals::put(call, name).await,
         (R::Journal(name), Delete) => journals::delete(call, name).await,
         (R::JournalBackup(name), Put) => journals::set_backup(call, name).await,
+        (R::Activations, Get) => activation::list(call).await,
+        (R::Activation(name), Get) => activation::get(call, name).await,
+        (R::ActivationCoordinated(name), Put) => activation::set_coordinated(call, name).await,
+        (R::ActivationLocal(name), Put) => activation::set_local(call, name).await,
         (R::JournalBackup(name), Delete) => journals::remove_backup(call, name).await,
         (R::QuorumLeader(vhost, name), Put) => quorum::transfer(call, vhost, name).await,
         (R::QuorumAddMember(vhost, name), Post) => replicas::add(call, vhost, name).await,

@@ -13,6 +13,7 @@ use crate::clock::now_ms;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::inquiry::Wanted;
+use crate::journals::{Seat, Service, Sight};
 use crate::node::Node;
 use crate::version;
 use crate::view::node::{NodeStats, OtherNode};
@@ -57,6 +58,8 @@ pub(super) async fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outco
         ["new-quorum-queue-replicas-have-finished-initial-sync"] => initial_sync(call),
         ["quorum-queues-without-ghost-members"] => ghosts(call),
         ["quorum-queues-without-elected-leaders", rest @ ..] => leaderless(call, rest).await?,
+        ["journals-are-served"] => journals(call, false).await,
+        ["journals-are-in-sync"] => journals(call, true).await,
         ["metadata-store", "initialized"] | ["metadata-store", "initialized", "with-data"] => {
             if stats.serving {
                 ok(json!({}))
@@ -122,6 +125,43 @@ async fn quorum_critical<N: Node>(call: &Call<'_, N>) -> Answer {
         "without this node there is no majority for changes of the topology",
         json!({"queues": []}),
     )
+}
+
+/// Whether all named journals are served, and by two copies that are the same if that is asked; for
+/// each that is not, who may start, and why the others wait. It does not wait for a majority.
+async fn journals<N: Node>(call: &Call<'_, N>, in_sync: bool) -> Answer {
+    let names = call.node.names();
+    let told = call.node.all_journal_copies().await;
+    let mut ailing = Vec::new();
+    for journal in call.state.journals() {
+        let sight = Sight::new(&call.state, &names, &told, journal);
+        let is_well = match sight.service() {
+            Service::Whole => true,
+            Service::Alone => !in_sync,
+            Service::Starting | Service::Down => false,
+        };
+        if is_well {
+            continue;
+        }
+        let may_start = sight.seats.iter().filter(|seat| sight.may_start(seat));
+        let wait = |seat: &Seat| Some(json!({"node": seat.name, "reason": sight.wait(seat)?}));
+        ailing.push(json!({
+            "name": &*journal.name,
+            "summary": sight.advice(),
+            "active": sight.serving().map(|seat| &seat.name),
+            "may_start": may_start.map(|seat| &seat.name).collect::<Vec<_>>(),
+            "waiting": sight.seats.iter().filter_map(wait).collect::<Vec<_>>(),
+        }));
+    }
+    if ailing.is_empty() {
+        return ok(json!({}));
+    }
+    let reason = if in_sync {
+        "There are journals that are not on two nodes in sync"
+    } else {
+        "There are journals that nobody serves"
+    };
+    failed(reason, json!({ "journals": ailing }))
 }
 
 /// Whether members of this node still get the log: they have no vote yet.

@@ -177,6 +177,14 @@ pub enum Resource {
     Journal(String),
     /// `/journals/NAME/backup`
     JournalBackup(String),
+    /// `/activation`
+    Activations,
+    /// `/activation/JOURNAL`
+    Activation(String),
+    /// `/activation/JOURNAL/coordinated`
+    ActivationCoordinated(String),
+    /// `/activation/JOURNAL/local`
+    ActivationLocal(String),
 }
 
 /// The two lists of policies.
@@ -355,6 +363,10 @@ impl Resource {
             ["journals"] => Self::Journals,
             ["journals", _] => Self::Journal(text(1)),
             ["journals", _, "backup"] => Self::JournalBackup(text(1)),
+            ["activation"] => Self::Activations,
+            ["activation", _] => Self::Activation(text(1)),
+            ["activation", _, "coordinated"] => Self::ActivationCoordinated(text(1)),
+            ["activation", _, "local"] => Self::ActivationLocal(text(1)),
             ["version"] => Self::Version,
             ["aliveness-test", _] => Self::Aliveness(vhost(1)),
             ["healthchecks", "node"] | ["healthchecks", "node", _] => Self::OldHealth,
@@ -408,7 +420,10 @@ impl Resource {
             Self::VhostProtection(_) => &["POST", "DELETE"],
             Self::HashPassword(_) => &["HEAD", "GET", "PUT"],
             Self::JournalBackup(_) => &["PUT", "DELETE"],
-            Self::EnableFeatureFlag(_) | Self::QuorumLeader(..) => &["PUT"],
+            Self::EnableFeatureFlag(_)
+            | Self::QuorumLeader(..)
+            | Self::ActivationCoordinated(_)
+            | Self::ActivationLocal(_) => &["PUT"],
             _ => &["HEAD", "GET"],
         }
     }

@@ -11,6 +11,7 @@ use management::inquiry::{Change, Wanted};
 use management::members::{Changed, Drained, MemberError};
 use management::node::Node;
 use management::view::connection::{ChannelInfo, ConnectionInfo, ConnectionState};
+use management::view::copy::{Amendment, JournalCopy, NodeCopies};
 use management::view::counters::{ExchangeCounters, GlobalCounters, MessageCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use management::view::node::{JournalStats, Listener, NodeStats, OtherNode};
@@ -23,8 +24,11 @@ use management::view::topology::{
 };
 use metadata::access::{LoginRefusal, Right};
 use metadata::boot::{self, DefaultUser};
-use metadata::command::{Command, DeclareExchange, DeclareQueue, MemberName, SerialQueueId};
+use metadata::command::{
+    Command, DeclareExchange, DeclareQueue, MemberName, PutNode, SerialQueueId,
+};
 use metadata::objects::binding::{Binding, Destination};
+use metadata::objects::node::NodeRole;
 use metadata::objects::queue::QueueKind;
 use metadata::objects::user::User;
 use metadata::outcome::Outcome;
@@ -44,6 +48,7 @@ pub(crate) const OWN: NodeId = NodeId(100);
 pub(crate) struct Fake {
     inner: Mutex<Inner>,
     restricted: AtomicBool,
+    no_majority: AtomicBool,
 }
 
 #[derive(Default)]
@@ -56,6 +61,8 @@ struct Inner {
     stopped: Vec<NodeId>,
     members: Vec<RaftMember>,
     closed: Vec<(String, String)>,
+    copies: Vec<NodeCopies>,
+    amended: Vec<(NodeId, Amendment)>,
     counters: GlobalCounters,
     alarm: bool,
     /// The others whose disk alarm is on.
@@ -70,6 +77,7 @@ impl Fake {
         let fake = Self {
             inner: Mutex::new(Inner { state: State::new(), ..Inner::default() }),
             restricted: AtomicBool::new(false),
+            no_majority: AtomicBool::new(false),
         };
         let user = DefaultUser {
             name: "guest".into(),
@@ -99,6 +107,41 @@ impl Fake {
     /// Another node that does not answer.
     pub(crate) fn add_silent(&self, id: NodeId, name: &str) {
         self.inner.lock().silent.insert(id, name.to_owned());
+    }
+
+    /// A node that may have copies of journals.
+    pub(crate) fn keeper(&self, id: NodeId, name: &str) {
+        let short = name.rsplit_once('@').map_or(name, |(_, short)| short);
+        let put = PutNode {
+            id: id.0,
+            name: short.into(),
+            address: "x:1".to_owned(),
+            role: NodeRole::Full,
+            boot: 1,
+            zone: None,
+            starts: Vec::new(),
+        };
+        self.apply(Command::PutNode(put)).unwrap();
+        if id != OWN {
+            self.inner.lock().silent.insert(id, name.to_owned());
+        }
+    }
+
+    /// What a node has of journals, in the place of what it had.
+    pub(crate) fn tell_copies(&self, node: &str, copies: Vec<JournalCopy>) {
+        let mut inner = self.inner.lock();
+        inner.copies.retain(|told| told.node != node);
+        inner.copies.push(NodeCopies { node: node.to_owned(), copies });
+    }
+
+    /// What was changed of copies.
+    pub(crate) fn amended(&self) -> Vec<(NodeId, Amendment)> {
+        self.inner.lock().amended.clone()
+    }
+
+    /// From now on no majority answers.
+    pub(crate) fn lose_majority(&self) {
+        self.no_majority.store(true, Ordering::Relaxed);
     }
 
     /// A quorum queue in vhost `/`.
@@ -600,6 +643,36 @@ impl Node for Fake {
         let stopped = self.inner.lock().stopped.clone();
         let state = self.state();
         state.nodes().map(|node| node.id).filter(|node| !stopped.contains(node)).collect()
+    }
+
+    fn journal_copies(&self) -> Vec<JournalCopy> {
+        let inner = self.inner.lock();
+        let own = inner.copies.iter().find(|told| told.node == NODE);
+        own.map(|told| told.copies.clone()).unwrap_or_default()
+    }
+
+    async fn all_journal_copies(&self) -> Vec<NodeCopies> {
+        self.inner.lock().copies.clone()
+    }
+
+    async fn amend_copy(
+        &self,
+        node: NodeId,
+        uid: &str,
+        amendment: Amendment,
+    ) -> Result<String, Refusal> {
+        let mut inner = self.inner.lock();
+        let copy = inner.copies.iter().flat_map(|told| &told.copies).find(|copy| copy.uid == uid);
+        let before = copy.map(|copy| copy.standing.clone()).unwrap_or_default();
+        inner.amended.push((node, amendment));
+        Ok(before)
+    }
+
+    async fn catch_up(&self) -> Result<(), Refusal> {
+        if self.no_majority.load(Ordering::Relaxed) {
+            return Err(Refusal::unavailable("no majority of the cluster answers"));
+        }
+        Ok(())
     }
 
     fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {

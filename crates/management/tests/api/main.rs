@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed test may panic")]
 
 mod access;
+mod activation;
 mod check;
 mod cluster;
 mod definitions;

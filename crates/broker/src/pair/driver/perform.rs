@@ -65,6 +65,7 @@ impl Driver {
             Output::SendHandOver => {
                 if let Some(session) = self.heir.take() {
                     self.line.send(session.with, session.downward(&Downward::HandedOver));
+                    self.counts.hand_overs += 1;
                 }
             }
             Output::Seek => self.seek(more),

@@ -1,7 +1,12 @@
 //! How a journal is on this node, for operators.
 
+use activation::class::Class;
+use activation::file::JournalUid;
 use activation::machine::{Mode, Pairing, Passive, Phase, Why};
-use activation::notice::Notice;
+use activation::notice::{Cause, Notice};
+use activation::standing::{Own, Standing};
+use management::view::copy::{CopyCounts, CopyFile, JournalCopy};
+use model::time::Millis;
 
 use crate::pair::driver::Driver;
 
@@ -20,11 +25,50 @@ pub(crate) struct Report {
     pub(crate) held: u64,
     /// Bytes that the replica has not answered, on the active node.
     pub(crate) unanswered: usize,
+    /// Since when the oldest of them has not been answered, on [`crate::pair::clock`].
+    pub(crate) unanswered_since: Option<Millis>,
+    /// When the lease of the lock ends, on the same clock.
+    pub(crate) leased_until: Option<Millis>,
+    /// What the driver knows of the copy.
+    pub(crate) own: Own,
+    /// The state file cannot be read.
+    pub(crate) damaged: bool,
+    /// What has happened since the node's start.
+    pub(crate) counts: CopyCounts,
+}
+
+impl Report {
+    /// For operators, at this moment.
+    pub(crate) fn shown(&self, uid: JournalUid, now: Millis) -> JournalCopy {
+        let file = match self.own.record.standing {
+            _ if self.damaged => CopyFile::Damaged,
+            Standing::Empty => CopyFile::None,
+            Standing::Valid(_) => CopyFile::Valid,
+            Standing::Syncing => CopyFile::Copying,
+            Standing::Marked(..) => CopyFile::SetAside,
+        };
+        JournalCopy {
+            uid: uid.to_string(),
+            state: self.state.to_owned(),
+            reason: self.reason.clone(),
+            sequence: self.sequence,
+            standing: self.standing.clone(),
+            held: self.held,
+            unanswered_bytes: self.unanswered,
+            unanswered_ms: self.unanswered_since.map_or(0, |since| now.0.saturating_sub(since.0)),
+            file,
+            incarnation: self.own.record.incarnation.map(|one| format!("{:016x}", one.0)),
+            vacant: self.own.vacant,
+            founder: self.own.founder,
+            lease_ms: self.leased_until.map(|until| until.0.saturating_sub(now.0)),
+            counts: self.counts,
+        }
+    }
 }
 
 impl Driver {
     pub(super) fn report(&mut self) {
-        let own = self.machine.own();
+        let own = *self.machine.own();
         let backlog = self.stage.as_ref().map(|stage| stage.ground.backlog()).unwrap_or_default();
         let (state, reason) = said(self.machine.phase());
         let report = Report {
@@ -34,6 +78,11 @@ impl Driver {
             standing: own.record.standing.to_string(),
             held: backlog.held,
             unanswered: backlog.unanswered,
+            unanswered_since: backlog.unanswered_since,
+            leased_until: self.lease.as_ref().map(|(_, lease)| lease.ends_at()),
+            own,
+            damaged: self.damage.is_some(),
+            counts: self.counts,
         };
         if self.told.as_ref() != Some(&report) {
             self.yard.pairs.report(self.uid, report.clone());
@@ -41,7 +90,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn tell(&self, notice: Notice) {
+    pub(super) fn tell(&mut self, notice: Notice) {
+        self.count(notice);
         let journal = &self.name;
         match notice {
             Notice::Held(..) | Notice::WriteFailed(_) | Notice::LoadFailed => {
@@ -61,6 +111,26 @@ impl Driver {
             | Notice::ReplicaInSync(_)
             | Notice::InSync(_)
             | Notice::FailbackNotAllowed => tracing::info!(%journal, "{notice}"),
+        }
+    }
+
+    fn count(&mut self, notice: Notice) {
+        let counts = &mut self.counts;
+        match notice {
+            Notice::Candidate(class, _) => self.candidate = Some(class),
+            Notice::Raised(_, Cause::Activation) => {
+                counts.activations += 1;
+                match self.candidate.take() {
+                    Some(Class::SelfRepair) => counts.self_repairs += 1,
+                    Some(Class::MaybeInSync) => counts.auto_repairs += 1,
+                    _ => {}
+                }
+            }
+            Notice::Raised(_, Cause::ReplicaLost) => counts.detachments += 1,
+            Notice::TakingOver(_) => counts.takeovers += 1,
+            Notice::LeaseEnded => counts.leases_lost += 1,
+            Notice::InSync(_) => counts.copies += 1,
+            _ => {}
         }
     }
 }
