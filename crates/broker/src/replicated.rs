@@ -23,6 +23,7 @@ pub(crate) mod order;
 pub(crate) mod queue;
 pub(crate) mod replica;
 mod seat;
+pub(crate) mod version;
 
 #[cfg(test)]
 #[allow(

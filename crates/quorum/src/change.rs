@@ -108,6 +108,17 @@ impl Host {
     pub async fn checkpoint(&self, id: GroupId) -> Result<(), GroupError> {
         self.group(id)?.checkpoint().await
     }
+
+    /// Asks a group's member for its state now. One that cannot go on gives none, which ends the
+    /// group on this node until the next start: it leads nothing and votes for nobody any more, and
+    /// its log stays as it is.
+    pub async fn challenge(&self, id: GroupId) {
+        let Ok(group) = self.group(id) else { return };
+        if let Ok(awake) = group.wake().await {
+            // An error says that it has ended already.
+            drop(awake.raft.trigger().snapshot().await);
+        }
+    }
 }
 
 impl Group {

@@ -1,7 +1,7 @@
 //! Who may be a peer, and what it means if another node does not want this one.
 //!
 //! ```text
-//!  facts = version u8 (1) · has a topology u8 · data set u64 · (start u64)*
+//!  facts = version u8 (2) · has a topology u8 · data set u64 · queue machine u8 · (start u64)*
 //! ```
 //!
 //! A *data set* is one life of the cluster's topology. It ends when a majority of the nodes is lost
@@ -21,8 +21,9 @@ use peer::refusal::{Reason, Refusal};
 
 use crate::cluster::Cluster;
 use crate::replicated::numbered::Sender;
+use crate::replicated::version;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What a node tells its peers of itself beside its identity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,14 +32,17 @@ pub(crate) struct Facts {
     pub(crate) starts: Vec<u64>,
     /// The data set that its topology is of; `None`: it has none yet.
     pub(crate) data_set: Option<u64>,
+    /// The newest version of the queue machine that it knows.
+    pub(crate) machine: u8,
 }
 
 impl Facts {
     pub(crate) fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(10 + 8 * self.starts.len());
+        let mut out = BytesMut::with_capacity(11 + 8 * self.starts.len());
         out.put_u8(VERSION);
         out.put_u8(self.data_set.is_some().into());
         out.put_u64_le(self.data_set.unwrap_or_default());
+        out.put_u8(self.machine);
         for start in &self.starts {
             out.put_u64_le(*start);
         }
@@ -52,11 +56,13 @@ impl Facts {
         }
         let has = bytes.try_get_u8().ok()?;
         let data_set = bytes.try_get_u64_le().ok()?;
+        let machine = bytes.try_get_u8().ok()?;
         let mut starts = Vec::new();
         while bytes.has_remaining() {
             starts.push(bytes.try_get_u64_le().ok()?);
         }
-        (has <= 1).then_some(Self { starts, data_set: (has == 1).then_some(data_set) })
+        let data_set = (has == 1).then_some(data_set);
+        (has <= 1).then_some(Self { starts, data_set, machine })
     }
 }
 
@@ -125,7 +131,11 @@ fn copied(what: &str) -> String {
 impl Cluster {
     /// What this node tells its peers.
     pub(crate) fn facts(&self) -> Facts {
-        Facts { starts: self.starts.clone(), data_set: *self.data_set.lock() }
+        Facts {
+            starts: self.starts.clone(),
+            data_set: *self.data_set.lock(),
+            machine: version::NEWEST,
+        }
     }
 
     /// What this start has drawn.
@@ -202,7 +212,7 @@ mod tests {
             id: NodeId(3),
             boot,
             address: String::new(),
-            facts: Facts { starts: starts.to_vec(), data_set }.encode(),
+            facts: Facts { starts: starts.to_vec(), data_set, machine: 1 }.encode(),
         }
     }
 
@@ -219,16 +229,16 @@ mod tests {
     #[test]
     fn facts_come_back_and_others_are_seen() {
         for data_set in [None, Some(0), Some(u64::MAX)] {
-            let facts = Facts { starts: vec![7, 8], data_set };
+            let facts = Facts { starts: vec![7, 8], data_set, machine: 9 };
             let bytes = facts.encode();
             assert_eq!(Facts::decode(&bytes), Some(facts));
             for length in 0..bytes.len() {
                 // A start more or less is no damage.
-                let whole = length >= 10 && (length - 10) % 8 == 0;
+                let whole = length >= 11 && (length - 11) % 8 == 0;
                 assert_eq!(Facts::decode(&bytes[..length]).is_some(), whole, "{length}");
             }
             let mut newer = bytes.to_vec();
-            newer[0] = 2;
+            newer[0] = 3;
             assert_eq!(Facts::decode(&newer), None);
         }
     }

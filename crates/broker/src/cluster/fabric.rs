@@ -16,6 +16,7 @@ use quorum::group::GroupId;
 use quorum::host::Host;
 use quorum::member::{Member, Role};
 
+use crate::cluster::admission::Facts;
 use crate::cluster::transport::Road;
 use crate::cluster::{Cluster, channel};
 use crate::replicated::client::Leader;
@@ -23,6 +24,7 @@ use crate::replicated::fabric::{Berth, Fabric};
 use crate::replicated::loan::{Lent, Loan};
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
+use crate::replicated::version;
 use crate::shard::command::{Batch, Command};
 
 /// A notice of more bytes is sent in parts, for a frame holds up what is behind it and has a limit.
@@ -44,6 +46,20 @@ impl Fabric for Cluster {
             return Some(self.me);
         }
         self.up.lock().get(&node).map(|peer| Sender { node, boot: peer.boot })
+    }
+
+    fn knows(&self, node: NodeId) -> Option<u8> {
+        if node == self.me.node {
+            return Some(version::NEWEST);
+        }
+        Some(Facts::decode(&self.up.lock().get(&node)?.facts)?.machine)
+    }
+
+    fn halt(&self, queue: QueueId) {
+        self.leads.lock().remove(&queue);
+        self.bell.leads(queue, false);
+        let host = self.host.clone();
+        tokio::spawn(async move { host.challenge(GroupId::from(queue)).await });
     }
 
     fn patience(&self) -> Millis {

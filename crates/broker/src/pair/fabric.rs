@@ -38,6 +38,10 @@ impl Fabric for PairFabric {
         self.cluster.start_of(node)
     }
 
+    fn knows(&self, node: NodeId) -> Option<u8> {
+        self.cluster.knows(node)
+    }
+
     fn patience(&self) -> Millis {
         self.cluster.patience()
     }

@@ -24,6 +24,12 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     /// Which start of a node is connected; of this node itself, this one.
     fn start_of(&self, node: NodeId) -> Option<Sender>;
 
+    /// The newest version of the queue machine that a connected node knows.
+    fn knows(&self, node: NodeId) -> Option<u8>;
+
+    /// This node's member of a queue cannot go on: its group ends here until the next start.
+    fn halt(&self, _queue: QueueId) {}
+
     /// How long a silent node's consumers keep what they hold.
     fn patience(&self) -> Millis;
 

@@ -28,9 +28,10 @@ use queue::settings::{Settings, Style};
 
 use crate::replicated::notice::Reply;
 use crate::replicated::numbered::{Ledger, Sender, Verdict};
-use crate::replicated::order::{self, Malformed, OWN, Order, Published, Run, Subscribed};
+use crate::replicated::order::{self, OWN, Order, Published, Run, Subscribed};
 #[cfg(test)]
 use crate::replicated::sim::rules::{self, Rule};
+use crate::replicated::version::{self, Unreadable};
 use crate::shard::command::{Consumed, Counts, Deleted, Settlement};
 
 /// What an entry brings about, in order.
@@ -78,6 +79,10 @@ pub(crate) struct Got {
 /// See the module head.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
+    /// The version in force.
+    version: u8,
+    /// The newest that this node knows.
+    known: u8,
     queue: Queue,
     ledger: Ledger,
     /// The name of the last publish.
@@ -97,8 +102,10 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// An empty queue, without settings yet: the first leader's first entry brings them.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(known: u8) -> Self {
         Self {
+            version: version::FIRST,
+            known,
             queue: Queue::new(Settings::new(Style::Quorum), Timestamp(0)),
             ledger: Ledger::default(),
             last: Seq(0),
@@ -109,6 +116,16 @@ impl Machine {
             gets: BTreeMap::new(),
             effects: Vec::new(),
         }
+    }
+
+    /// The version in force.
+    pub(crate) fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// The newest version that this node knows.
+    pub(crate) fn known(&self) -> u8 {
+        self.known
     }
 
     /// The queue machine, to look at.
@@ -152,14 +169,18 @@ impl Machine {
         &mut self,
         entry: Bytes,
         outputs: &mut Vec<Output>,
-    ) -> Result<u32, Malformed> {
-        let (stamp, batches) = order::read_entry(entry)?;
+    ) -> Result<u32, Unreadable> {
+        let (stamp, batches) = order::read_entry(entry, self.known)?;
         let mut decoded = Vec::with_capacity(batches.len());
         for mut batch in batches {
             let mut orders = Vec::with_capacity(batch.count as usize);
             let (sender, first) = (batch.sender, batch.first);
             while let Some(order) = batch.take() {
-                orders.push(order?);
+                let order = order?;
+                if let Order::Version(next) = order {
+                    version::check(next, self.known)?;
+                }
+                orders.push(order);
             }
             decoded.push((sender, first, orders));
         }
@@ -322,6 +343,8 @@ impl Machine {
                 self.leave(|at, _| at.node == start.node && at.boot < start.boot, outputs);
             }
             Order::Lost { node } => self.lose(node, outputs),
+            // It never falls: two leaders may have proposed it.
+            Order::Version(next) => self.version = self.version.max(next),
             Order::Bury { seqs } => {
                 for seq in seqs {
                     self.queue_does(Command::Bury { seq }, outputs);

@@ -1,7 +1,7 @@
 //! What a quorum queue can be asked for, as it travels to the leader and stands in the Raft log.
 //!
 //! ```text
-//! entry = version u8 · stamp u64 · batch*
+//! entry = version in force u8 · stamp u64 · batch*
 //! batch = node u64 · boot u64 · number of the first u64 · count u32 · order*
 //! order = length of the rest u32 · kind u8 · fields
 //! ```
@@ -16,10 +16,8 @@ use model::message::Message;
 use model::time::{Millis, Timestamp};
 
 use crate::replicated::numbered::Sender;
+use crate::replicated::version::{self, Unreadable};
 use crate::shard::command::Settlement;
-
-/// The version of the entries that this node writes. An unknown one stops the queue here.
-pub(crate) const VERSION: u8 = 1;
 
 /// Bytes before the first batch of an entry.
 pub(crate) const ENTRY_HEAD: usize = 9;
@@ -77,6 +75,8 @@ pub(crate) enum Order {
     Lost { node: NodeId },
     /// The leader's own: dead messages that were kept are where they go.
     Bury { seqs: Vec<Seq> },
+    /// The leader's own: another version is in force from the next entry on.
+    Version(u8),
 }
 
 /// Messages with consecutive names that one holder settles.
@@ -155,23 +155,24 @@ impl Orders {
     }
 }
 
-/// Starts an entry.
-pub(crate) fn begin_entry(out: &mut BytesMut, stamp: Timestamp) {
-    out.put_u8(VERSION);
+/// Starts an entry, with the version that is in force.
+pub(crate) fn begin_entry(out: &mut BytesMut, version: u8, stamp: Timestamp) {
+    out.put_u8(version);
     out.put_u64_le(stamp.0);
 }
 
-/// Reads an entry: its stamp and its batches.
+/// Reads an entry where versions up to `known` are known: its stamp and its batches.
 ///
 /// # Errors
-/// If the version is unknown or it is malformed.
-pub(crate) fn read_entry(mut bytes: Bytes) -> Result<(Timestamp, Vec<Orders>), Malformed> {
+/// If the version is not known or it is malformed.
+pub(crate) fn read_entry(
+    mut bytes: Bytes,
+    known: u8,
+) -> Result<(Timestamp, Vec<Orders>), Unreadable> {
     if bytes.len() < ENTRY_HEAD {
-        return Err(Malformed("an entry without a head"));
+        return Err(Malformed("an entry without a head").into());
     }
-    if bytes.get_u8() != VERSION {
-        return Err(Malformed("an entry of an unknown version"));
-    }
+    version::check(bytes.get_u8(), known)?;
     let stamp = Timestamp(bytes.get_u64_le());
     Ok((stamp, read_batches(bytes)?))
 }
@@ -214,15 +215,42 @@ pub(crate) fn write_batch<'a>(
     }
 }
 
+/// Whether batches of a node can stand in an entry: every order is of a kind that is known, and none
+/// is for the leader alone to give. An entry that nobody can read would end the queue on all members.
+/// The fields are not looked at.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn check_batches(mut bytes: &[u8]) -> Result<(), Malformed> {
+    while !bytes.is_empty() {
+        let head = bytes.split_off(..28).ok_or(Malformed("a batch without a head"))?;
+        if head[..16] == [0; 16] {
+            return Err(Malformed("a batch of nobody"));
+        }
+        let count = u32::from_le_bytes([head[24], head[25], head[26], head[27]]);
+        for _ in 0..count {
+            let length = bytes.split_off(..4).ok_or(Malformed("an order without a length"))?;
+            let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
+            let order =
+                bytes.split_off(..length as usize).ok_or(Malformed("an order is cut off"))?;
+            match order.first() {
+                Some(&(1..=kind::ATTACH | kind::NOTHING..=kind::COUNT | kind::TOUCH)) => {}
+                _ => return Err(Malformed("an order that no node may give")),
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The message with this ordinal among the publishes of an entry.
 ///
 /// # Errors
 /// If the entry is malformed or has no such message.
-pub(crate) fn message_at(entry: Bytes, ordinals: &[u32]) -> Result<Vec<Message>, Malformed> {
+pub(crate) fn message_at(entry: Bytes, ordinals: &[u32]) -> Result<Vec<Message>, Unreadable> {
     let mut found = Vec::with_capacity(ordinals.len());
     let mut wanted = ordinals.iter().copied().peekable();
     let mut ordinal = 0;
-    for mut batch in read_entry(entry)?.1 {
+    for mut batch in read_entry(entry, version::NEWEST)?.1 {
         while batch.count > 0 && wanted.peek().is_some() {
             batch.count -= 1;
             let body = frame(&mut batch.rest)?;
@@ -232,14 +260,14 @@ pub(crate) fn message_at(entry: Bytes, ordinals: &[u32]) -> Result<Vec<Message>,
             if wanted.next_if_eq(&ordinal).is_some() {
                 match Order::decode(body)? {
                     Order::Publish(published) => found.push(published.message),
-                    _ => return Err(Malformed("not a publish")),
+                    _ => return Err(Malformed("not a publish").into()),
                 }
             }
             ordinal += 1;
         }
     }
     if wanted.peek().is_some() {
-        return Err(Malformed("an entry lacks a message"));
+        return Err(Malformed("an entry lacks a message").into());
     }
     Ok(found)
 }
@@ -279,6 +307,7 @@ mod kind {
     pub(super) const RESTARTED: u8 = 21;
     pub(super) const TOUCH: u8 = 22;
     pub(super) const BURY: u8 = 23;
+    pub(super) const VERSION: u8 = 24;
 }
 
 impl Order {
@@ -401,6 +430,10 @@ impl Order {
                     out.put_u64_le(seq.0);
                 }
             }
+            Self::Version(version) => {
+                out.put_u8(kind::VERSION);
+                out.put_u8(*version);
+            }
         }
     }
 
@@ -488,6 +521,7 @@ impl Order {
                 }
                 Self::Bury { seqs }
             }
+            kind::VERSION => Self::Version(u8_of(&mut bytes)?),
             _ => return Err(Malformed("an unknown kind")),
         };
         if bytes.has_remaining() {

@@ -301,8 +301,11 @@ impl ClusterQueue {
     pub(crate) fn orders(&mut self, desk: &Desk, batch: Bytes) {
         if let Some(seat) = &self.profile.journal {
             desk.fabric.keep(seat.journal, self.profile.id, batch);
-        } else if let Some(replica) = &mut self.replica {
-            replica.orders(batch);
+        } else if let Some(replica) = &mut self.replica
+            && let Err(error) = replica.orders(batch)
+        {
+            tracing::error!(queue = %self.profile.name, vhost = %self.profile.vhost, %error,
+                "orders of a node are passed over");
         }
     }
 
@@ -326,6 +329,7 @@ impl ClusterQueue {
         if let Some(replica) = &mut self.replica {
             replica.is_here(node);
         }
+        self.agree(desk);
         if let Some(seat) = &self.profile.journal {
             let leader = Leader { node: node.node, term: seat.term };
             if seat.served == Some(node) && self.client.leader() != Some(leader) {
@@ -380,6 +384,19 @@ impl ClusterQueue {
         }
     }
 
+    /// Sees to it that the newest version which the nodes of all members know comes into force.
+    fn agree(&mut self, desk: &Desk) {
+        let Some(replica) = self.replica.as_mut().filter(|replica| replica.led_in().is_some())
+        else {
+            return;
+        };
+        let members = self.voters.iter().chain(&self.learners);
+        let known: Option<Vec<u8>> = members.map(|node| desk.fabric.knows(*node)).collect();
+        if let Some(all_know) = known.and_then(|known| known.into_iter().min()) {
+            replica.agree(all_know);
+        }
+    }
+
     /// The host of its group has something for its member. Returns whether it leads now and did
     /// not before: then all nodes must hear of it.
     ///
@@ -401,6 +418,8 @@ impl ClusterQueue {
                         queue = %self.profile.name, vhost = %self.profile.vhost, %error,
                         "this member of a quorum queue cannot go on and is read-only"
                     );
+                    // It must not lead, and nothing must be taken for what it has not become.
+                    desk.fabric.halt(self.profile.id);
                 }
             }
             Input::Role(Role::Leader { term }) => {
@@ -408,6 +427,7 @@ impl ClusterQueue {
                 let leader = Leader { node: self.client.me().node, term };
                 self.client.follow(desk.now, Some(leader));
                 self.look_for_holders(desk);
+                self.agree(desk);
                 return Some(leader);
             }
             Input::Role(Role::Follower { term, leader }) => {
@@ -423,7 +443,10 @@ impl ClusterQueue {
                 }
             }
             Input::Checkpoint(answer) => {
-                crate::shard::command::answer(answer, replica.checkpoint());
+                // Dropping the answer stops the group.
+                if let Some(state) = replica.checkpoint() {
+                    crate::shard::command::answer(answer, state);
+                }
             }
             Input::Install { state, records, done } => {
                 match replica.install(desk, state, records) {
@@ -441,6 +464,7 @@ impl ClusterQueue {
             Input::Members { voters, learners } => {
                 self.voters = voters;
                 self.learners = learners;
+                self.agree(desk);
             }
             Input::Failed(error) => {
                 tracing::error!(queue = %self.profile.name, vhost = %self.profile.vhost, error,

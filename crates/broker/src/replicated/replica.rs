@@ -34,6 +34,7 @@ use crate::replicated::machine::{Got, Machine, Output};
 use crate::replicated::notice::{Item, Notice, Reply};
 use crate::replicated::numbered::Sender;
 use crate::replicated::order::{self, Malformed, OWN, Order, Published, Run};
+use crate::replicated::version::{self, Unreadable};
 use crate::shard::bodies::{Bodies, Body as Kept, Weight};
 use crate::shard::command::Settlement;
 use crate::shard::desk::{Chore, Desk};
@@ -93,6 +94,8 @@ struct Leading {
     held: BTreeSet<Seq>,
     /// A tick is proposed.
     ticking: bool,
+    /// The version that is proposed.
+    agreed: u8,
     /// Nodes whose consumers may lack what an earlier leader had assigned to them: they get nothing
     /// new before they have asked for that, or the order would break.
     unattached: BTreeSet<Sender>,
@@ -142,7 +145,7 @@ impl Replica {
     pub(crate) fn new(stream: StreamId, containers: Arc<Mutex<Containers>>) -> Self {
         Self {
             stream,
-            machine: Machine::new(),
+            machine: Machine::new(version::NEWEST),
             containers,
             bodies: Bodies::default(),
             leading: None,
@@ -225,11 +228,17 @@ impl Replica {
         }
     }
 
-    /// A batch of orders for the leader.
-    pub(crate) fn orders(&mut self, batch: Bytes) {
+    /// Batches of orders for the leader. What cannot stand in an entry is dropped, and its sender is
+    /// not answered.
+    ///
+    /// # Errors
+    /// If they are dropped.
+    pub(crate) fn orders(&mut self, batches: Bytes) -> Result<(), Malformed> {
         if let Some(leading) = &mut self.leading {
-            leading.waiting.push_back(batch);
+            order::check_batches(&batches)?;
+            leading.waiting.push_back(batches);
         }
+        Ok(())
     }
 
     /// An order of the leader itself, for the next entry.
@@ -269,6 +278,16 @@ impl Replica {
         }
     }
 
+    /// The nodes of all members know this version: if it leads, that is in force soon.
+    pub(crate) fn agree(&mut self, all_know: u8) {
+        let next = all_know.min(self.machine.known());
+        let Some(leading) = &mut self.leading else { return };
+        if next > self.machine.version() && leading.agreed < next {
+            leading.agreed = next;
+            leading.own.push(Order::Version(next));
+        }
+    }
+
     /// When the machine wants to be told the time.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         let leading = self.leading.as_ref()?;
@@ -301,7 +320,7 @@ impl Replica {
         }
         let weight: usize = leading.waiting.iter().map(Bytes::len).sum();
         let mut entry = BytesMut::with_capacity(order::ENTRY_HEAD + weight.min(ENTRY_BYTES) + 64);
-        order::begin_entry(&mut entry, now);
+        order::begin_entry(&mut entry, self.machine.version(), now);
         if !leading.own.is_empty() {
             order::write_batch(&mut entry, OWN, 0, leading.own.iter());
             leading.own.clear();
@@ -337,7 +356,7 @@ impl Replica {
         desk: &mut Desk,
         profile: &Profile,
         entries: Vec<Committed>,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), Unreadable> {
         for Committed { index, term, position, payload } in entries {
             let first = self.machine.last().next();
             if payload.is_empty() {

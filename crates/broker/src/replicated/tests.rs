@@ -10,6 +10,8 @@ use metadata::objects::member::{Member, Stage};
 use model::id::{ConsumerId, NodeId, QueueId, Seq, StreamId};
 use quorum::change::Change;
 
+use crate::replicated::order::{self, OWN, Order};
+use crate::replicated::version::NEWEST;
 use crate::shard::command::{Consumed, Deleted, Got, Settlement};
 use net::{Net, Node};
 
@@ -366,4 +368,26 @@ async fn a_queue_that_goes_on_with_one_member_is_not_joined_by_those_that_come_b
     let client = net.nodes()[index].client();
     assert_eq!(client.consume(QUEUE, ConsumerId(3), Flow::Prefetch(0)).await, Consumed::Done);
     assert_eq!(texts(&client.events(40).await), numbers(0..40));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_nobody_knows_stops_the_queue_and_loses_nothing() {
+    let net = Net::new(3);
+    net.declare(QUEUE).await;
+    let leader = net.leader(QUEUE).await;
+    publish(leader, 0..10).await;
+    let mut entry = bytes::BytesMut::new();
+    order::begin_entry(&mut entry, NEWEST, model::time::Timestamp(1));
+    order::write_batch(&mut entry, OWN, 0, [Order::Version(NEWEST + 1)].iter());
+    leader.host().propose(QUEUE.into(), entry.freeze()).expect("it leads");
+    for node in net.nodes() {
+        // Its state would be taken for one after an entry that is not in it.
+        let ended = async {
+            while node.host().checkpoint(QUEUE.into()).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it ends");
+        assert!(node.host().elect(QUEUE.into()).await.is_err(), "it votes for nobody");
+    }
 }

@@ -250,7 +250,8 @@ impl Shard {
             | Order::Tick
             | Order::Restarted { .. }
             | Order::Lost { .. }
-            | Order::Bury { .. } => {}
+            | Order::Bury { .. }
+            | Order::Version(_) => {}
         }
     }
 

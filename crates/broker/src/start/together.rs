@@ -26,6 +26,7 @@ use crate::cluster::transport::Road;
 use crate::cluster::{Cluster, Ends, GROUP, Group};
 use crate::config::Role;
 use crate::config::value::Address;
+use crate::replicated::version;
 use crate::router::Router;
 use crate::start::{Opened, Ready, StartError, alone};
 use crate::topology::Topology;
@@ -150,7 +151,12 @@ async fn bind(opened: &Opened) -> Result<Arc<Links>, StartError> {
             id: opened.me.node,
             boot: opened.me.boot,
             address: advertised.as_ref().map(Address::to_string).unwrap_or_default(),
-            facts: Facts { starts: opened.starts.clone(), data_set: opened.data_set }.encode(),
+            facts: Facts {
+                starts: opened.starts.clone(),
+                data_set: opened.data_set,
+                machine: version::NEWEST,
+            }
+            .encode(),
         },
         cluster: config.cluster.given_name.as_str().into(),
         secret: Secret::new(config.cluster.secret.as_bytes()),

@@ -8,14 +8,13 @@ use queue::queue::Queue;
 use super::{Got, Machine};
 use crate::replicated::numbered::{Ledger, Sender};
 use crate::replicated::order::{self, Malformed, Subscribed};
-
-const VERSION: u8 = 1;
+use crate::replicated::version::{self, Unreadable};
 
 impl Machine {
     /// Writes the state. Members that applied the same entries write the same bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = BytesMut::new();
-        out.put_u8(VERSION);
+        out.put_u8(self.version);
         out.put_u64_le(self.last.0);
         out.put_u64_le(self.stamp.0);
         out.put_u8(u8::from(self.is_new));
@@ -50,15 +49,13 @@ impl Machine {
         out
     }
 
-    /// Reads what [`Machine::encode`] writes.
+    /// Reads what [`Machine::encode`] writes, where versions up to `known` are known.
     ///
     /// # Errors
-    /// If it is something else.
-    pub(crate) fn decode(mut bytes: Bytes) -> Result<Self, Malformed> {
+    /// If it is something else, or of a newer version.
+    pub(crate) fn decode(mut bytes: Bytes, known: u8) -> Result<Self, Unreadable> {
         let bytes = &mut bytes;
-        if order::u8_of(bytes)? != VERSION {
-            return Err(Malformed("a state of an unknown version"));
-        }
+        let version = version::check(order::u8_of(bytes)?, known)?;
         let last = Seq(order::u64_of(bytes)?);
         let stamp = Timestamp(order::u64_of(bytes)?);
         let is_new = order::u8_of(bytes)? != 0;
@@ -66,8 +63,14 @@ impl Machine {
         for _ in 0..order::u32_of(bytes)? {
             entries.push((take_sender(bytes)?, order::u64_of(bytes)?));
         }
-        let mut machine =
-            Self { last, stamp, is_new, ledger: Ledger::restore(entries), ..Self::new() };
+        let mut machine = Self {
+            version,
+            last,
+            stamp,
+            is_new,
+            ledger: Ledger::restore(entries),
+            ..Self::new(known)
+        };
         for _ in 0..order::u32_of(bytes)? {
             let subscribed = Subscribed::decode(bytes)?;
             machine.subscribed.insert(subscribed.consumer, subscribed);

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use model::message::Message;
 
 use super::*;
+use crate::replicated::version::{FIRST, NEWEST};
 
 const A: Sender = Sender { node: NodeId(1), boot: 1 };
 const B: Sender = Sender { node: NodeId(2), boot: 1 };
@@ -16,14 +17,14 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let mut rig = Self { machine: Machine::new(), last: BTreeMap::new() };
+        let mut rig = Self { machine: Machine::new(NEWEST), last: BTreeMap::new() };
         rig.own(Order::Configure(Settings::new(Style::Quorum).encode().into()));
         rig
     }
 
     fn apply(&mut self, sender: Sender, first: u64, orders: &[Order]) -> Vec<Output> {
         let mut entry = BytesMut::new();
-        order::begin_entry(&mut entry, Timestamp(1));
+        order::begin_entry(&mut entry, NEWEST, Timestamp(1));
         order::write_batch(&mut entry, sender, first, orders.iter());
         let mut outputs = Vec::new();
         self.machine.apply(entry.freeze(), &mut outputs).expect("it is well-formed");
@@ -123,4 +124,45 @@ fn what_was_on_its_way_with_a_lost_leader_takes_no_room_in_a_window() {
     assert_eq!(rig.machine.queue().ready(), 1, "two fill the window");
     rig.next(A, &[Order::Attach { consumers: vec![ConsumerId(1)] }]);
     assert_eq!(rig.machine.queue().ready(), 0);
+}
+
+/// An entry of that version with one order of the leader.
+fn entry(version: u8, order: &Order) -> Bytes {
+    let mut entry = BytesMut::new();
+    order::begin_entry(&mut entry, version, Timestamp(1));
+    order::write_batch(&mut entry, OWN, 0, std::iter::once(order));
+    entry.freeze()
+}
+
+#[test]
+fn a_version_comes_into_force_by_an_entry_and_stays() {
+    let next = NEWEST + 1;
+    let mut machine = Machine::new(next);
+    let mut outputs = Vec::new();
+    assert_eq!(machine.version(), FIRST);
+    machine.apply(entry(FIRST, &Order::Version(next)), &mut outputs).expect("it is known");
+    assert_eq!(machine.version(), next);
+    // What was under way when it came, and what a leader proposed that had not seen it.
+    for late in [Order::Tick, Order::Version(FIRST)] {
+        machine.apply(entry(FIRST, &late), &mut outputs).expect("it is known");
+    }
+    machine.apply(entry(next, &Order::Tick), &mut outputs).expect("it is known");
+    let state = Bytes::from(machine.encode());
+    assert_eq!(Machine::decode(state.clone(), next).expect("it is known").version(), next);
+    let newer = Unreadable::Newer { found: next, known: NEWEST };
+    assert_eq!(Machine::decode(state, NEWEST).err(), Some(newer));
+}
+
+#[test]
+fn what_is_of_a_newer_version_changes_nothing() {
+    let mut rig = Rig::new();
+    let before = rig.machine.encode();
+    let next = NEWEST + 1;
+    let newer = Unreadable::Newer { found: next, known: NEWEST };
+    for bytes in [entry(next, &Order::Tick), entry(NEWEST, &Order::Version(next))] {
+        assert_eq!(rig.machine.apply(bytes, &mut Vec::new()), Err(newer));
+    }
+    let none = rig.machine.apply(entry(0, &Order::Tick), &mut Vec::new());
+    assert!(matches!(none, Err(Unreadable::Malformed(_))), "{none:?}");
+    assert_eq!(rig.machine.encode(), before);
 }

@@ -1,6 +1,7 @@
 //! Everything that is written is read back the same; nothing else is read.
 
 use super::*;
+use crate::replicated::version::NEWEST;
 use amq_protocol_types::{AMQPValue, FieldTable};
 use proptest::prelude::*;
 
@@ -63,12 +64,13 @@ fn orders() -> Vec<Order> {
         Order::Restarted { start: Sender { node: NodeId(6), boot: 2 } },
         Order::Lost { node: NodeId(6) },
         Order::Bury { seqs: vec![Seq(4), Seq(9)] },
+        Order::Version(3),
     ]
 }
 
 fn entry() -> Bytes {
     let mut out = BytesMut::new();
-    begin_entry(&mut out, Timestamp(77));
+    begin_entry(&mut out, NEWEST, Timestamp(77));
     let sender = Sender { node: NodeId(5), boot: 6 };
     write_batch(&mut out, sender, 100, orders().iter());
     write_batch(&mut out, OWN, 0, [Order::Tick].iter());
@@ -78,7 +80,7 @@ fn entry() -> Bytes {
 
 #[test]
 fn what_is_written_is_read() {
-    let (stamp, batches) = read_entry(entry()).expect("it is well-formed");
+    let (stamp, batches) = read_entry(entry(), NEWEST).expect("it is well-formed");
     assert_eq!((stamp, batches.len()), (Timestamp(77), 3));
     let heads: Vec<_> = batches.iter().map(|it| (it.sender.node.0, it.first, it.count)).collect();
     assert_eq!(
@@ -100,7 +102,7 @@ fn what_is_written_is_read() {
 fn messages_are_found_by_their_place_among_the_publishes() {
     let found = message_at(entry(), &[0, 2]).expect("they are there");
     assert_eq!(found.iter().map(Message::body).collect::<Vec<_>>(), [b"body", b"body"]);
-    assert_eq!(message_at(entry(), &[3]).err(), Some(Malformed("an entry lacks a message")));
+    assert_eq!(message_at(entry(), &[3]).err(), Some(Malformed("an entry lacks a message").into()));
 }
 
 #[test]
@@ -115,15 +117,49 @@ fn acknowledgements_are_joined_where_they_follow_each_other() {
     assert_eq!(runs, [(a, 1, 2), (b, 3, 3), (b, 2, 2), (None, 3, 3)]);
 }
 
+#[test]
+fn what_no_node_may_give_is_seen_before_it_is_proposed() {
+    let sender = Sender { node: NodeId(5), boot: 6 };
+    let batch = |order: &Order| {
+        let mut out = BytesMut::new();
+        write_batch(&mut out, sender, 1, std::iter::once(order));
+        out
+    };
+    let own = |order: &Order| {
+        use Order::{Bury, Configure, Lost, Restarted, Tick, Version};
+        matches!(
+            order,
+            Configure(_) | Tick | Restarted { .. } | Lost { .. } | Bury { .. } | Version(_)
+        )
+    };
+    let mut all = BytesMut::new();
+    for order in orders() {
+        let one = batch(&order);
+        assert_eq!(check_batches(&one).is_ok(), !own(&order), "{order:?}");
+        if !own(&order) {
+            all.extend_from_slice(&one);
+            assert!((1..one.len()).all(|at| check_batches(&one[..at]).is_err()), "{order:?}");
+        }
+    }
+    assert_eq!(check_batches(&all), Ok(()));
+    let mut newer = batch(&Order::Tick);
+    *newer.last_mut().expect("it has a kind") = 99;
+    assert!(check_batches(&newer).is_err());
+    let mut nobody = BytesMut::new();
+    write_batch(&mut nobody, OWN, 0, [Order::Touch].iter());
+    assert!(check_batches(&nobody).is_err());
+}
+
 proptest! {
     #[test]
     fn cut_or_changed_bytes_are_no_panic(cut in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let whole = entry();
         let at = cut.index(whole.len());
-        prop_assert!(read_entry(whole.slice(..at)).map_or(true, |(_, batches)| batches.len() < 3));
+        let read = read_entry(whole.slice(..at), NEWEST);
+        prop_assert!(read.map_or(true, |(_, batches)| batches.len() < 3));
         let mut changed = whole.to_vec();
         changed[at] = byte;
-        if let Ok((_, batches)) = read_entry(changed.into()) {
+        if let Ok((_, batches)) = read_entry(changed.into(), NEWEST) {
             for mut batch in batches {
                 while let Some(Ok(_)) = batch.take() {}
             }

@@ -10,6 +10,7 @@ use super::{Replica, named_body};
 use crate::replicated::containers::Record;
 use crate::replicated::machine::Machine;
 use crate::replicated::order::{self, Malformed};
+use crate::replicated::version::{self, Unreadable};
 use crate::shard::bodies::Bodies;
 use crate::shard::desk::Desk;
 
@@ -32,10 +33,14 @@ pub(crate) fn named_records(state: &Bytes) -> BTreeSet<Seq> {
 }
 
 impl Replica {
-    /// The state, small: names and headers.
-    pub(crate) fn checkpoint(&self) -> Bytes {
+    /// The state, small: names and headers. `None` once it has stopped: what was committed since is
+    /// not in it, and whoever took it for the newest would lose that.
+    pub(crate) fn checkpoint(&self) -> Option<Bytes> {
+        if self.stopped.is_some() {
+            return None;
+        }
         let mut out = BytesMut::new();
-        out.put_u8(order::VERSION);
+        out.put_u8(self.machine.version());
         let machine = self.machine.encode();
         order::put_bytes(&mut out, &machine);
         let containers = self.containers.lock();
@@ -46,24 +51,23 @@ impl Replica {
             out.put_u64_le(record.index);
             out.put_u32_le(record.count);
         }
-        out.freeze()
+        Some(out.freeze())
     }
 
     /// Takes another state, of a checkpoint, and the records that its bodies are in.
     ///
     /// # Errors
-    /// If the bytes are no checkpoint.
+    /// If the bytes are no checkpoint, or one of a newer version.
     pub(crate) fn install(
         &mut self,
         desk: &mut Desk,
         mut state: Bytes,
         records: Vec<Body>,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), Unreadable> {
         self.step_down();
-        if order::u8_of(&mut state)? != order::VERSION {
-            return Err(Malformed("a checkpoint of an unknown version"));
-        }
-        let machine = Machine::decode(order::take_bytes(&mut state)?)?;
+        let known = self.machine.known();
+        version::check(order::u8_of(&mut state)?, known)?;
+        let machine = Machine::decode(order::take_bytes(&mut state)?, known)?;
         let (mut by_index, mut counts) = (BTreeMap::new(), BTreeMap::new());
         for _ in 0..order::u32_of(&mut state)? {
             let (first, index) = (Seq(order::u64_of(&mut state)?), order::u64_of(&mut state)?);

@@ -5,6 +5,7 @@ use queue::settings::{Settings, Style};
 
 use super::*;
 use crate::replicated::order::Subscribed;
+use crate::replicated::version::NEWEST;
 
 const DEAD: Sender = Sender { node: NodeId(7), boot: 3 };
 
@@ -37,7 +38,7 @@ fn holders_after(takes: impl Fn(&mut Replica)) -> BTreeSet<NodeId> {
     let mut replica = Replica::new(StreamId(1), Arc::default());
     replica.leading = Some(Leading { term: 1, ..Leading::default() });
     takes(&mut replica);
-    let mut machine = Machine::new();
+    let mut machine = Machine::new(NEWEST);
     while let Some(entry) = replica.proposal(Timestamp(1)) {
         machine.apply(entry, &mut Vec::new()).expect("it was just written");
     }
@@ -49,7 +50,7 @@ fn the_end_of_a_node_takes_along_what_of_it_was_still_under_way() {
     let lives = Sender { node: DEAD.node, boot: 4 };
     let under_way = |replica: &mut Replica| {
         // One that was proposed, and is neither applied nor among those that wait.
-        replica.orders(batch(DEAD, &consume(DEAD, 1)));
+        replica.orders(batch(DEAD, &consume(DEAD, 1))).expect("they are good");
     };
     assert_eq!(holders_after(under_way), BTreeSet::from([DEAD.node]));
     let lost = |replica: &mut Replica| {
@@ -64,7 +65,7 @@ fn the_end_of_a_node_takes_along_what_of_it_was_still_under_way() {
     assert_eq!(holders_after(restarted), BTreeSet::new());
     let back = |replica: &mut Replica| {
         lost(replica);
-        replica.orders(batch(lives, &consume(lives, 2)));
+        replica.orders(batch(lives, &consume(lives, 2))).expect("they are good");
     };
     assert_eq!(holders_after(back), BTreeSet::from([DEAD.node]), "its next start is another one");
 }
@@ -82,8 +83,8 @@ fn an_end_that_concerns_nobody_is_not_written_down() {
 fn an_entry_that_is_proposed_and_not_applied_counts_as_under_way() {
     let mut replica = Replica::new(StreamId(1), Arc::default());
     replica.leading = Some(Leading { term: 1, ..Leading::default() });
-    replica.orders(batch(DEAD, &consume(DEAD, 1)));
-    let mut machine = Machine::new();
+    replica.orders(batch(DEAD, &consume(DEAD, 1))).expect("they are good");
+    let mut machine = Machine::new(NEWEST);
     let entry = replica.proposal(Timestamp(1)).expect("there is an order");
     machine.apply(entry, &mut Vec::new()).expect("it was just written");
     replica.is_lost(DEAD.node);
@@ -106,7 +107,7 @@ fn a_queue_that_expires_is_given_its_time_by_every_new_leader() {
         dead_letter: None,
         quorum: Some(vec![metadata::objects::member::Member::founding(QueueId(1), NodeId(1))]),
     };
-    let mut machine = Machine::new();
+    let mut machine = Machine::new(NEWEST);
     let mut expired = |term: u64, now: u64| {
         let mut replica = Replica::new(StreamId(1), Arc::default());
         replica.lead(term, &profile);
@@ -156,7 +157,7 @@ fn the_next_leader_sends_on_what_is_dead_and_kept() {
         },
     ];
     let mut entry = BytesMut::new();
-    order::begin_entry(&mut entry, Timestamp(1));
+    order::begin_entry(&mut entry, NEWEST, Timestamp(1));
     let settings = Order::Configure(profile.settings.encode().into());
     order::write_batch(&mut entry, OWN, 0, std::iter::once(&settings));
     order::write_batch(&mut entry, DEAD, 1, orders.iter());
@@ -178,4 +179,37 @@ fn the_next_leader_sends_on_what_is_dead_and_kept() {
     let released =
         |output: &Output| matches!(output, Output::Effect(Effect::Release { first: Seq(1), .. }));
     assert!(outputs.iter().any(released), "{outputs:?}");
+}
+
+#[test]
+fn the_leader_proposes_the_version_that_all_know_once() {
+    let mut replica = Replica::new(StreamId(1), Arc::default());
+    replica.machine = Machine::new(3);
+    replica.agree(3);
+    replica.leading = Some(Leading { term: 1, ..Leading::default() });
+    assert_eq!(replica.proposal(Timestamp(1)), None, "who does not lead proposes nothing");
+    for all_know in [1, 2, 2, 1] {
+        replica.agree(all_know);
+    }
+    let entry = replica.proposal(Timestamp(1)).expect("there is something to say");
+    assert_eq!(entry[0], 1, "it is not in force yet");
+    replica.machine.apply(entry, &mut Vec::new()).expect("it was just written");
+    assert_eq!(replica.machine.version(), 2);
+    replica.leading.as_mut().expect("it leads").in_flight = 0;
+    replica.agree(2);
+    assert_eq!(replica.proposal(Timestamp(1)), None);
+    // No more than it knows itself.
+    replica.agree(9);
+    let entry = replica.proposal(Timestamp(1)).expect("there is something to say");
+    assert_eq!(entry[0], 2);
+    replica.machine.apply(entry, &mut Vec::new()).expect("it was just written");
+    assert_eq!(replica.machine.version(), 3);
+}
+
+#[test]
+fn one_that_has_stopped_gives_no_state() {
+    let mut replica = Replica::new(StreamId(1), Arc::default());
+    assert!(replica.checkpoint().is_some());
+    replica.stopped = Some("it cannot go on".into());
+    assert_eq!(replica.checkpoint(), None);
 }

@@ -18,6 +18,7 @@ use super::world::World;
 use crate::replicated::machine::{Machine, Output};
 use crate::replicated::numbered::Sender;
 use crate::replicated::order;
+use crate::replicated::version::NEWEST;
 use model::time::Timestamp;
 use queue::effect::{Effect, Reason};
 
@@ -75,7 +76,7 @@ impl Default for Ledger {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
-            machine: Machine::new(),
+            machine: Machine::new(NEWEST),
             last: None,
             states: BTreeMap::new(),
             by_seq: BTreeMap::new(),
@@ -301,7 +302,7 @@ impl Book {
         let mut outputs = Vec::new();
         let ledger = self.queues.entry(id).or_default();
         if !payload.is_empty() {
-            if let Ok((stamp, _)) = order::read_entry(payload.clone()) {
+            if let Ok((stamp, _)) = order::read_entry(payload.clone(), NEWEST) {
                 ledger.stamp = ledger.stamp.max(stamp);
             }
             let applied = ledger.machine.apply(payload.clone(), &mut outputs);

@@ -29,6 +29,7 @@ use crate::replicated::client::Leader;
 use crate::replicated::fabric::{Berth, Fabric};
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
+use crate::replicated::version;
 use crate::router::Router;
 use crate::shard::Shard;
 use crate::shard::bodies::Weight;
@@ -277,6 +278,10 @@ impl Fabric for Seat {
 
     fn start_of(&self, node: NodeId) -> Option<Sender> {
         if node == self.0.me.node { Some(self.0.me) } else { self.0.up.lock().get(&node).copied() }
+    }
+
+    fn knows(&self, node: NodeId) -> Option<u8> {
+        self.start_of(node).map(|_| version::NEWEST)
     }
 
     fn patience(&self) -> Millis {

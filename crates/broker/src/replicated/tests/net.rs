@@ -34,6 +34,7 @@ use crate::replicated::fabric::{Berth, Fabric};
 use crate::replicated::loan::{Lent, Loan};
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
+use crate::replicated::version::NEWEST;
 use crate::router::Router;
 use crate::shard::Shard;
 use crate::shard::bodies::Weight;
@@ -162,6 +163,15 @@ impl Fabric for Cluster {
     fn start_of(&self, node: NodeId) -> Option<Sender> {
         let there = self.wires.hosts.lock().contains_key(&node);
         there.then_some(Sender { node, boot: 1 })
+    }
+
+    fn knows(&self, node: NodeId) -> Option<u8> {
+        self.start_of(node).map(|_| NEWEST)
+    }
+
+    fn halt(&self, queue: QueueId) {
+        let host = self.host.clone();
+        tokio::spawn(async move { host.challenge(queue.into()).await });
     }
 
     fn patience(&self) -> Millis {
@@ -566,6 +576,10 @@ impl Node {
     }
 
     /// A connection to this node.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
     pub(super) fn client(&self) -> Client {
         let id = self.last_connection.fetch_add(1, Ordering::Relaxed) + 1;
         let mailbox = Mailbox::new();
