@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps compiler check fix test sim sim-sweep sim-rules faults-check activation-check cases acceptance chaos run cluster build bench fuzz doc image image-base docker-test clean
+.PHONY: help deps compiler check fix test sim sim-sweep sim-rules sim-pairs sim-pairs-rules faults-check activation-check cases acceptance chaos run cluster build bench fuzz doc image image-base docker-test clean
 
 cargo := xtask/cargo.sh
 package := $(if $(CRATE),-p $(CRATE),--workspace)
@@ -42,6 +42,12 @@ sim-sweep: compiler ## many seeds of it: make sim-sweep N=1000
 
 sim-rules: compiler ## breaks each rule that the simulation guards, and sees that it notices
 	$(cargo) test --locked -p broker --lib replicated::sim::a_broken -- --ignored --nocapture
+
+sim-pairs: compiler ## journals on two nodes, simulated: make sim-pairs N=2000, or one: SIM_SEED=17 SIM_TRACE=1 in front
+	$(if $(N),SIM_SEEDS=$(N)) $(cargo) test --locked -p broker --lib pair::sim::tests::nothing -- --nocapture
+
+sim-pairs-rules: compiler ## breaks each rule that it guards, and sees that it notices
+	$(cargo) test --locked -p broker --lib pair::sim::tests::a_broken -- --ignored --nocapture
 
 faults-check: compiler ## puts faults of docs/reconciliation-faults.md back, and sees that tests notice
 	xtask/faults.sh

@@ -35,7 +35,11 @@ pub mod output;
 
 pub mod machine;
 
+#[cfg(not(feature = "sim"))]
 mod rules;
+
+#[cfg(feature = "sim")]
+pub mod rules;
 
 #[cfg(test)]
 mod check;

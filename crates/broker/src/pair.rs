@@ -18,6 +18,7 @@
 //! notices, as it reaches a queue that another node keeps. What the orders bring is answered when the
 //! pair's ground says so; when the journal moves, orders without an answer go to the next active node.
 
+pub(crate) mod aside;
 pub(crate) mod backfill;
 pub(crate) mod clock;
 pub(crate) mod driver;
@@ -33,3 +34,14 @@ pub(crate) mod quorum;
 pub(crate) mod registry;
 pub(crate) mod stage;
 pub(crate) mod standby;
+pub(crate) mod works;
+
+#[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::duration_suboptimal_units,
+    clippy::needless_pass_by_value,
+    clippy::print_stdout,
+    reason = "a simulation counts small numbers, and says what it does"
+)]
+pub(crate) mod sim;

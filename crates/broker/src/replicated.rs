@@ -34,6 +34,6 @@ pub(crate) mod version;
     clippy::unused_async,
     reason = "a simulation counts small numbers, and says what it does"
 )]
-mod sim;
+pub(crate) mod sim;
 #[cfg(test)]
 mod tests;

@@ -47,6 +47,10 @@ use crate::totals::Totals;
 
 /// The time, for stamping.
 pub(crate) fn now() -> Timestamp {
+    #[cfg(test)]
+    if let Some(now) = crate::pair::sim::time() {
+        return Timestamp(now.0);
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
@@ -551,7 +555,7 @@ impl Shard {
             if needs_disk && puts {
                 self.confirms.push(lsn, owed);
             } else {
-                self.desk.counted.confirmed += Confirms::pay_now(owed);
+                self.desk.counted.confirmed += self.confirms.settle(owed);
             }
         }
     }

@@ -481,7 +481,10 @@ impl Opened {
             shard_tasks.push(vital::spawn("a shard", &failed_sender, shard));
         }
         let yard = Yard {
-            cluster: Arc::clone(&node.cluster),
+            me: node.cluster.me,
+            line: Arc::clone(&node.cluster) as _,
+            fabric: Arc::clone(&node.cluster) as _,
+            works: Arc::new(pair::works::DataDir(data_dir.clone())),
             topology: Arc::clone(&node.topology),
             router: Arc::clone(&node.router),
             shards: Arc::clone(&shards),
@@ -494,7 +497,6 @@ impl Opened {
             consumer_window: node.config.limits.consumer_window,
             publish_timeout: millis(node.config.quorum_queues.publish_timeout),
             settings: node.config.journal,
-            data_dir: data_dir.clone(),
         };
         let (stop_pairs, pairs_stop) = oneshot::channel();
         let janitor = Arc::clone(&node).do_chores(chores_to_do);

@@ -3,6 +3,8 @@
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::pair::aside;
+
 /// Spawns a task whose panic ends the node.
 ///
 /// What such a task owns (the queues of a shard) is gone with it; to go on would mean to answer nobody and to
@@ -16,7 +18,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let watched = Watched { what, failed: failed.clone() };
-    tokio::spawn(async move {
+    aside::spawn(async move {
         let _watched = watched;
         task.await;
     })

@@ -56,7 +56,7 @@ impl Machine {
     /// Without the lock: whether to try for it. The read may lag, so it decides only what holds for
     /// every later value too.
     fn decide(&mut self, view: &View, linearizable: bool, out: &mut Vec<Output>) {
-        let class = classify(&self.own, view);
+        let class = self.classify(view);
         match class {
             Class::InSync | Class::SelfRepair | Class::MaybeInSync => {
                 if self.own.record.standing == Standing::Empty {
@@ -78,6 +78,17 @@ impl Machine {
             // The value may be an old one.
             Class::Held(_) => self.read_linearizable(out),
         }
+    }
+
+    fn classify(&mut self, view: &View) -> Class {
+        let class = classify(&self.own, view);
+        if let (Class::Stale, Some(Register::Committed(age))) = (class, view.register)
+            && broken(Rule::StaleIsPassive)
+        {
+            self.own.record.standing = Standing::Valid(age);
+            return Class::InSync;
+        }
+        class
     }
 
     pub(super) fn acquire(&mut self, out: &mut Vec<Output>) {
@@ -115,7 +126,7 @@ impl Machine {
         if view.holder != Some(token) && !broken(Rule::ReadIsFenced) {
             return self.on_lease_ended(out);
         }
-        let class = classify(&self.own, view);
+        let class = self.classify(view);
         match (class, view.register) {
             (Class::InSync | Class::SelfRepair | Class::MaybeInSync, Some(register)) => {
                 out.push(Output::Tell(Notice::Candidate(class, register)));

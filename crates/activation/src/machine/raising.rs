@@ -90,6 +90,7 @@ impl Machine {
     ) {
         match step {
             Step::RepairFile => self.raise(token, Step::RepairRegister, why, out),
+            Step::File if broken(Rule::CommitFirst) => self.raised(token, why, out),
             Step::File => self.raise(token, Step::Commit, why, out),
             Step::RepairRegister | Step::Claim | Step::Commit => {
                 unreachable!("these write nothing")

@@ -50,6 +50,7 @@ impl Machine {
             Mode::Syncing { .. } => None,
             Mode::MaybeInSync { .. } if broken(Rule::RaiseAfterUnheardSync) => None,
             Mode::MaybeInSync { .. } => Some(Why::SyncUnheard),
+            Mode::Replicated { .. } if broken(Rule::RaiseAfterLoss) => None,
             Mode::Replicated { .. } => Some(Why::ReplicaLost),
         };
         out.push(Output::DropReplica);

@@ -22,7 +22,6 @@ use activation::machine::{Machine, Passive, Phase, Settings};
 use activation::register::Token;
 use activation::standing::{Own, Record};
 use bytes::Bytes;
-use journal::journal::Journal;
 use journal::op::Lsn;
 use management::view::copy::{Amendment, CopyCounts};
 use metadata::objects::Name;
@@ -38,13 +37,14 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::pair::clock;
-use crate::pair::folder::{Folder, Found};
+use crate::pair::folder::Found;
 use crate::pair::ground::News;
 use crate::pair::hold::Hold;
 use crate::pair::line::{Line, Session};
 use crate::pair::quorum::Quorum;
 use crate::pair::stage::{Stage, Yard};
 use crate::pair::standby::Standby;
+use crate::pair::works::{Shelf, Store};
 use crate::shard::command;
 
 pub(crate) use amend::Amended;
@@ -74,7 +74,7 @@ pub(crate) enum Input {
     /// The journal is open, or not; see `Driver::loading`.
     Loaded(u64),
     /// An empty journal is open for a copy.
-    Emptied(u64, Result<(Journal, watch::Receiver<Lsn>), String>),
+    Emptied(u64, Result<(Box<dyn Store>, watch::Receiver<Lsn>), String>),
     /// The copy is durable up to here.
     Durable(u64, Lsn),
     /// The other node says something; nothing: the session is over.
@@ -101,7 +101,7 @@ pub(crate) enum Input {
 pub(crate) struct Parts {
     pub(crate) yard: Yard,
     pub(crate) line: Arc<dyn Line>,
-    pub(crate) folder: Folder,
+    pub(crate) folder: Arc<dyn Shelf>,
     pub(crate) entry: Arc<JournalEntry>,
     pub(crate) uid: JournalUid,
     pub(crate) own: Own,
@@ -116,7 +116,7 @@ pub(crate) struct Driver {
     name: Name,
     uid: JournalUid,
     me: NodeId,
-    folder: Arc<Folder>,
+    folder: Arc<dyn Shelf>,
     damage: Option<String>,
     quorum: Arc<Quorum>,
     machine: Machine,
@@ -166,7 +166,7 @@ impl Driver {
     pub(crate) fn new(parts: Parts) -> (Self, UnboundedReceiver<Input>) {
         let Parts { yard, line, folder, entry, uid, own, damage } = parts;
         let (sender, inputs) = mpsc::unbounded_channel();
-        let me = yard.cluster.me;
+        let me = yard.me;
         let lease_length = millis(yard.settings.lease);
         let limits =
             Limits { replica_timeout: millis(yard.settings.replica_timeout), ..Limits::DEFAULT };
@@ -179,7 +179,7 @@ impl Driver {
             name: Name::clone(&entry.name),
             uid,
             me: me.node,
-            folder: Arc::new(folder),
+            folder,
             damage,
             quorum,
             machine: Machine::new(settings, own),
@@ -385,7 +385,7 @@ impl Driver {
 
     /// A replica that has been without a majority for as long as a lease leaves the pair.
     fn look_for_quorum(&mut self, now: Millis) {
-        if self.yard.cluster.metadata_leader().is_some() {
+        if self.line.has_quorum() {
             self.no_quorum_since = None;
             return;
         }

@@ -9,7 +9,6 @@ use model::time::Millis;
 use quorum::group::GroupId;
 use quorum::member::Member;
 
-use crate::cluster::Cluster;
 use crate::pair::clock;
 use crate::pair::hold::Hold;
 use crate::replicated::client::Leader;
@@ -22,7 +21,7 @@ use crate::shards::Shards;
 /// See the module head.
 #[derive(Debug)]
 pub(crate) struct PairFabric {
-    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) fabric: Arc<dyn Fabric>,
     pub(crate) shards: Arc<Shards>,
     pub(crate) hold: Arc<Hold>,
     /// Notices carry it in the place of a start of the node.
@@ -31,23 +30,23 @@ pub(crate) struct PairFabric {
 
 impl Fabric for PairFabric {
     fn me(&self) -> Sender {
-        Sender { boot: self.term, ..self.cluster.me }
+        Sender { boot: self.term, ..self.fabric.me() }
     }
 
     fn start_of(&self, node: NodeId) -> Option<Sender> {
-        self.cluster.start_of(node)
+        self.fabric.start_of(node)
     }
 
     fn knows(&self, node: NodeId) -> Option<u8> {
-        self.cluster.knows(node)
+        self.fabric.knows(node)
     }
 
     fn patience(&self) -> Millis {
-        self.cluster.patience()
+        self.fabric.patience()
     }
 
     fn orders(&self, to: NodeId, queue: QueueId, batch: Bytes) {
-        self.cluster.orders(to, queue, batch);
+        self.fabric.orders(to, queue, batch);
     }
 
     /// Confirms and deliveries leave here, so this is where the lease is looked at.
@@ -55,31 +54,33 @@ impl Fabric for PairFabric {
         if !self.hold.is_usable(clock::now()) {
             return;
         }
-        if to == self.cluster.me.node {
+        #[cfg(test)]
+        crate::pair::sim::eye::spoke();
+        if to == self.fabric.me().node {
             let command = Command::Notice(Box::new(notice.clone()));
             self.shards.post(notice.queue, Batch::one(command));
         } else {
-            self.cluster.notice(to, notice);
+            self.fabric.notice(to, notice);
         }
     }
 
     fn propose(&self, queue: QueueId, entry: Bytes) -> bool {
-        self.cluster.propose(queue, entry)
+        self.fabric.propose(queue, entry)
     }
 
     fn announce(&self, queue: QueueId, leader: Leader) {
-        self.cluster.announce(queue, leader);
+        self.fabric.announce(queue, leader);
     }
 
     fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth) {
-        Fabric::start(&*self.cluster, queue, member, berth);
+        self.fabric.start(queue, member, berth);
     }
 
     fn move_to(&self, queue: QueueId, group: GroupId, alone: bool) {
-        self.cluster.move_to(queue, group, alone);
+        self.fabric.move_to(queue, group, alone);
     }
 
     fn delete(&self, queue: QueueId, stream: StreamId) {
-        self.cluster.delete(queue, stream);
+        self.fabric.delete(queue, stream);
     }
 }

@@ -17,12 +17,11 @@ use activation::age::Age;
 use activation::gate::Gate;
 use bytes::{Bytes, BytesMut};
 use journal::error::ReadError;
-use journal::journal::Journal;
 use journal::op::{Lsn, Op};
 use model::id::{QueueId, Seq, StreamId};
 use model::time::Millis;
 use parking_lot::Mutex;
-use quorum::log::Log;
+use quorum::log::{Log, Then};
 use replication::confirms::Confirms;
 use replication::message::Upward;
 use replication::sender::{Effect, Limits, Loss, Sender};
@@ -34,7 +33,8 @@ use crate::pair::backfill::{Backfill, Survey};
 use crate::pair::driver::Input;
 use crate::pair::hold::Hold;
 use crate::pair::line::{Line, Session};
-use crate::pair::{clock, ops};
+use crate::pair::works::Store;
+use crate::pair::{aside, clock, ops};
 use crate::shard::command::{Batch, Command, Surveyed};
 use crate::shard::ground::Ground as ShardGround;
 
@@ -50,7 +50,7 @@ const READ_RECORDS: usize = 64;
 /// See the module head.
 #[derive(Debug)]
 pub(crate) struct Ground {
-    journal: Journal,
+    journal: Box<dyn Store>,
     durable: watch::Receiver<Lsn>,
     flow: Mutex<Flow>,
     released: AtomicU64,
@@ -104,7 +104,7 @@ pub(crate) struct Backlog {
 impl Ground {
     /// Of a journal that was just opened. Nothing is taken before a gate opens.
     pub(crate) fn new(
-        journal: Journal,
+        journal: Box<dyn Store>,
         durable: watch::Receiver<Lsn>,
         hold: Arc<Hold>,
         inbox: Arc<Inbox>,
@@ -123,7 +123,7 @@ impl Ground {
     }
 
     /// The journal, when nobody else has the ground.
-    pub(crate) fn into_journal(self) -> Journal {
+    pub(crate) fn into_journal(self) -> Box<dyn Store> {
         self.journal
     }
 
@@ -158,6 +158,8 @@ impl Ground {
 
     fn release(&self, flow: &mut Flow) {
         if let Some(released) = flow.confirms.release(self.hold.is_usable(clock::now())) {
+            #[cfg(test)]
+            crate::pair::sim::eye::released(&released, flow.gate);
             self.released.store(released.through, Ordering::Release);
             self.inbox.wake();
         }
@@ -298,11 +300,11 @@ impl Ground {
         drop(flow);
         let mut durable = self.durable.clone();
         self.journal.hasten();
-        tokio::spawn(async move {
+        aside::spawn(async move {
             if durable.wait_for(|durable| *durable >= last).await.is_err() {
                 return;
             }
-            let read = tokio::task::spawn_blocking(move || {
+            let read = aside::blocking(move || {
                 let (payloads, upto) = self.read_part(of, &seqs);
                 self.send_part(session, of, payloads, upto);
             });
@@ -369,6 +371,14 @@ impl Ground {
             Some(stream) => Some(encoded(stream.backfill.live(ops.clone()).iter())),
         };
         let position = flow.confirms.appended();
+        #[cfg(test)]
+        {
+            use crate::pair::sim::{eye, rules};
+            eye::took(position, &ops);
+            if rules::broken(rules::Rule::AnswerFirst) {
+                flow.confirms.answered(position);
+            }
+        }
         let lsn = self.journal.submit(ops);
         flow.last = lsn;
         flow.waiting.push_back((lsn, position));
@@ -431,6 +441,14 @@ impl Log for Ground {
 
     fn read(&self, stream: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>) {
         self.journal.read(stream, seqs, out);
+    }
+
+    fn read_later(self: Arc<Self>, stream: StreamId, seqs: Vec<Seq>, then: Then) {
+        drop(aside::blocking(move || {
+            let mut out = Vec::with_capacity(seqs.len());
+            self.read(stream, &seqs, &mut out);
+            then(out);
+        }));
     }
 }
 

@@ -15,11 +15,11 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
 use crate::pair::driver::{Driver, Input, Parts};
-use crate::pair::folder::{Folder, Found};
+use crate::pair::folder::Found;
 use crate::pair::line::Line;
 use crate::pair::quorum::Quorum;
-use crate::pair::registry;
 use crate::pair::stage::Yard;
+use crate::pair::{aside, registry};
 use crate::shard::command;
 use crate::vital;
 
@@ -45,6 +45,7 @@ pub(crate) async fn run(yard: Yard, mut stop: oneshot::Receiver<oneshot::Sender<
             tokio::time::sleep(AGAIN).await;
         };
         tokio::select! {
+            biased;
             answer = &mut stop => {
                 end(std::mem::take(&mut running)).await;
                 if let Ok(to) = answer {
@@ -60,7 +61,7 @@ pub(crate) async fn run(yard: Yard, mut stop: oneshot::Receiver<oneshot::Sender<
 
 /// Starts and stops drivers; whether every journal has the one that it should have.
 async fn look(yard: &Yard, running: &mut BTreeMap<JournalUid, Running>) -> bool {
-    let me = yard.cluster.me.node;
+    let me = yard.me.node;
     let state = yard.router.state();
     let mut wanted = BTreeMap::new();
     for entry in state.journals().filter(|entry| is_wanted(entry, me)) {
@@ -103,21 +104,17 @@ async fn start(yard: &Yard, uid: JournalUid, known: &JournalEntry) -> Result<Run
     // What this node knew when it was stopped may be old: whether the journal has a register by now
     // decides whether it may be served without a lock.
     let (id, lease) = (known.uid.clone(), model::time::Millis(0));
-    let asked = Quorum::new(Arc::clone(&yard.topology), id, yard.cluster.me, lease);
+    let asked = Quorum::new(Arc::clone(&yard.topology), id, yard.me, lease);
     if asked.read(true).await == activation::event::Event::Unavailable {
         return Err("no majority of the cluster answers".into());
     }
     let state: Arc<State> = yard.router.state();
-    let me = yard.cluster.me.node;
+    let me = yard.me.node;
     let entry = state.journal(&known.name).map(Arc::clone);
     let entry = entry.filter(|entry| entry.uid == known.uid && is_wanted(entry, me));
     let entry = entry.ok_or("it is not on this node any more")?;
-    let (data_dir, name) = (yard.data_dir.clone(), entry.name.clone());
-    let opened = tokio::task::spawn_blocking(move || {
-        let folder = Folder::open(&data_dir, &name, uid)?;
-        let found = folder.look()?;
-        Ok::<_, std::io::Error>((folder, found))
-    });
+    let (works, name) = (Arc::clone(&yard.works), entry.name.clone());
+    let opened = aside::blocking(move || works.folder(&name, uid));
     let (folder, found) = opened
         .await
         .map_err(|error| error.to_string())?
@@ -125,7 +122,7 @@ async fn start(yard: &Yard, uid: JournalUid, known: &JournalEntry) -> Result<Run
     let own = own(&state, &entry, me, &found);
     let (driver, inputs) = Driver::new(Parts {
         yard: yard.clone(),
-        line: Arc::clone(&yard.cluster) as Arc<dyn Line>,
+        line: Arc::clone(&yard.line),
         folder,
         entry,
         uid,
@@ -168,5 +165,9 @@ impl Line for Cluster {
 
     fn is_up(&self, node: NodeId) -> bool {
         self.up.lock().contains_key(&node)
+    }
+
+    fn has_quorum(&self) -> bool {
+        self.metadata_leader().is_some()
     }
 }

@@ -22,6 +22,9 @@ pub(crate) trait Line: fmt::Debug + Send + Sync + 'static {
 
     /// Whether a node is connected.
     fn is_up(&self, node: NodeId) -> bool;
+
+    /// Whether changes of the metadata can be made, as far as this node knows.
+    fn has_quorum(&self) -> bool;
 }
 
 /// Names a session on both sides.

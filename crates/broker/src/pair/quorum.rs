@@ -17,7 +17,7 @@ use metadata::objects::Name;
 use metadata::state::State;
 use model::time::Millis;
 
-use crate::pair::clock;
+use crate::pair::{aside, clock};
 use crate::replicated::numbered::Sender;
 use crate::topology::Topology;
 
@@ -36,7 +36,7 @@ pub(crate) struct Quorum {
 impl Quorum {
     /// For a journal of that uid.
     pub(crate) fn new(topology: Arc<Topology>, id: Name, me: Sender, lease: Millis) -> Self {
-        let (attempts, life) = (AtomicU64::new(1), rand::random());
+        let (attempts, life) = (AtomicU64::new(1), aside::random());
         Self { topology, id, me, lease, attempts, life }
     }
 

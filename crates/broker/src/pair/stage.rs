@@ -19,9 +19,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::cluster::Cluster;
 use crate::config;
 use crate::inbox::Inbox;
+use crate::pair::aside;
 use crate::pair::driver::Input;
 use crate::pair::ear::Ear;
 use crate::pair::fabric::PairFabric;
@@ -29,6 +29,9 @@ use crate::pair::ground::Ground;
 use crate::pair::hold::Hold;
 use crate::pair::line::{Line, Session};
 use crate::pair::registry::Pairs;
+use crate::pair::works::{Shelf, Store, Works};
+use crate::replicated::fabric::Fabric;
+use crate::replicated::numbered::Sender;
 use crate::router::Router;
 use crate::shard::bodies::Weight;
 use crate::shard::command::{Batch, Command};
@@ -47,7 +50,10 @@ const LAST_USER: Duration = Duration::from_millis(2);
 /// What shards of journals need of the node.
 #[derive(Debug, Clone)]
 pub(crate) struct Yard {
-    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) me: Sender,
+    pub(crate) line: Arc<dyn Line>,
+    pub(crate) fabric: Arc<dyn Fabric>,
+    pub(crate) works: Arc<dyn Works>,
     pub(crate) topology: Arc<Topology>,
     pub(crate) router: Arc<Router>,
     pub(crate) shards: Arc<Shards>,
@@ -60,7 +66,6 @@ pub(crate) struct Yard {
     pub(crate) consumer_window: u32,
     pub(crate) publish_timeout: Millis,
     pub(crate) settings: config::Journal,
-    pub(crate) data_dir: PathBuf,
 }
 
 /// Opens the journal of a folder. Blocks.
@@ -103,12 +108,12 @@ impl Stage {
         yard: &Yard,
         uid: JournalUid,
         name: &Name,
-        data: PathBuf,
+        folder: &dyn Shelf,
         hold: &Arc<Hold>,
         line: Arc<dyn Line>,
         driver: UnboundedSender<Input>,
     ) -> Result<Self, String> {
-        let (journal, recovery, ear) = open_journal(yard, name, data)?;
+        let (journal, recovery, ear) = folder.open(yard, name)?;
         let report = recovery.report();
         if !report.quarantined.is_empty() {
             // A copy that lacks something is not what the age says that it is.
@@ -178,7 +183,7 @@ impl Stage {
     /// Opens the queues to clients, in the term that the metadata has given.
     pub(crate) fn serve(&mut self, yard: &Yard, hold: &Arc<Hold>, term: u64) {
         let fabric = PairFabric {
-            cluster: Arc::clone(&yard.cluster),
+            fabric: Arc::clone(&yard.fabric),
             shards: Arc::clone(&yard.shards),
             hold: Arc::clone(hold),
             term,
@@ -234,8 +239,8 @@ impl Stage {
 }
 
 /// Closes a journal where it may block.
-pub(crate) async fn close_journal(journal: Journal) {
-    let closed = tokio::task::spawn_blocking(move || journal.close()).await;
+pub(crate) async fn close_journal(journal: Box<dyn Store>) {
+    let closed = aside::blocking(move || journal.close()).await;
     match closed {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::error!(%error, "a journal could not be closed in good order"),

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use journal::journal::Journal;
 use journal::op::Lsn;
 use replication::message::{Number, Request};
 use replication::receiver::{Effect, Receiver};
@@ -12,13 +11,14 @@ use replication::wire;
 
 use crate::pair::line::{Line, Session};
 use crate::pair::ops;
+use crate::pair::works::Store;
 
 /// See the module head. One session, from its registration on.
 #[derive(Debug)]
 pub(crate) struct Standby {
     session: Session,
     receiver: Receiver,
-    journal: Option<Journal>,
+    journal: Option<Box<dyn Store>>,
     /// What the journal has taken, with the requests that brought it.
     stored: VecDeque<(Lsn, Number)>,
     durable: Lsn,
@@ -57,7 +57,7 @@ impl Standby {
     }
 
     /// An empty journal is open: from here on what comes is stored in it.
-    pub(crate) fn copy(&mut self, journal: Journal, out: &mut Vec<Effect>) {
+    pub(crate) fn copy(&mut self, journal: Box<dyn Store>, out: &mut Vec<Effect>) {
         self.journal = Some(journal);
         self.receiver.copy(out);
     }
@@ -115,6 +115,10 @@ impl Standby {
         match ops::decode(bytes) {
             Ok(ops) => {
                 let lsn = journal.submit(ops);
+                #[cfg(test)]
+                if crate::pair::sim::rules::broken(crate::pair::sim::rules::Rule::DurableAnswers) {
+                    self.durable = lsn;
+                }
                 self.stored.push_back((lsn, number));
                 // Somebody waits for the answer, whatever it is about.
                 journal.hasten();
@@ -128,7 +132,7 @@ impl Standby {
     }
 
     /// Ends the session; the journal, if there is one, has to be closed.
-    pub(crate) fn end(self) -> Option<Journal> {
+    pub(crate) fn end(self) -> Option<Box<dyn Store>> {
         self.line.send(self.session.with, self.session.end());
         self.journal
     }

@@ -16,7 +16,7 @@ mod disk;
 mod net;
 mod node;
 mod plan;
-mod rng;
+pub(crate) mod rng;
 pub(crate) mod rules;
 mod world;
 

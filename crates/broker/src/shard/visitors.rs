@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::origin::{InFlight, Origin};
 use crate::outlet::Outlet;
+use crate::pair::aside;
 use crate::replicated::fabric::Fabric;
 use crate::replicated::notice::{Item, Notice, Reply};
 use crate::replicated::numbered::Sender;
@@ -308,10 +309,90 @@ fn ask<T: Send + 'static>(
 ) -> oneshot::Sender<T> {
     let (answer, answered) = oneshot::channel();
     let way = way.clone();
-    tokio::spawn(async move {
+    aside::spawn(async move {
         if let Ok(value) = answered.await {
             way.send(0, vec![Item::Reply { number, reply: reply(value) }]);
         }
     });
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use journal::op::Lsn;
+    use model::id::StreamId;
+    use model::time::Millis;
+    use parking_lot::Mutex;
+    use quorum::group::GroupId;
+    use quorum::member::Member;
+
+    use super::*;
+    use crate::replicated::client::Leader;
+    use crate::replicated::fabric::Berth;
+    use crate::shard::confirms::Confirms;
+
+    /// Hears up to which order another node is told that all is done.
+    #[derive(Debug, Default)]
+    struct Told(Mutex<Vec<u64>>);
+
+    impl Fabric for Told {
+        fn me(&self) -> Sender {
+            Sender { node: NodeId(1), boot: 1 }
+        }
+
+        fn start_of(&self, _: NodeId) -> Option<Sender> {
+            None
+        }
+
+        fn knows(&self, _: NodeId) -> Option<u8> {
+            None
+        }
+
+        fn patience(&self) -> Millis {
+            Millis(0)
+        }
+
+        fn orders(&self, _: NodeId, _: QueueId, _: Bytes) {}
+
+        fn notice(&self, _: NodeId, notice: &Notice) {
+            self.0.lock().push(notice.upto);
+        }
+
+        fn propose(&self, _: QueueId, _: Bytes) -> bool {
+            false
+        }
+
+        fn announce(&self, _: QueueId, _: Leader) {}
+
+        fn start(&self, _: QueueId, _: Arc<dyn Member>, _: Berth) {}
+
+        fn move_to(&self, _: QueueId, _: GroupId, _: bool) {}
+
+        fn delete(&self, _: QueueId, _: StreamId) {}
+    }
+
+    /// "Done up to here" says so of all orders before: an answer to one that needs no disk, such as
+    /// an acknowledgement, must not confirm a publish before it that is not synced.
+    #[test]
+    fn orders_that_need_no_disk_wait_for_those_before_them() {
+        let told = Arc::<Told>::default();
+        let orders = |upto| {
+            let to = Sender { node: NodeId(2), boot: 1 };
+            let way = Way { fabric: Arc::clone(&told) as _, queue: QueueId(16), to };
+            Owed { visit: Some(Visit { way, upto, items: Vec::new() }), ..Owed::default() }
+        };
+        let mut confirms = Confirms::default();
+        confirms.settle(orders(1));
+        assert_eq!(*told.0.lock(), [1], "nothing is before them");
+        confirms.push(Lsn(9), orders(2));
+        confirms.settle(orders(3));
+        confirms.push(Lsn(10), orders(4));
+        assert_eq!(*told.0.lock(), [1]);
+        confirms.durable(Lsn(8));
+        assert_eq!(*told.0.lock(), [1]);
+        confirms.durable(Lsn(9));
+        assert_eq!(*told.0.lock(), [1, 2, 3]);
+        confirms.durable(Lsn(10));
+        assert_eq!(*told.0.lock(), [1, 2, 3, 4]);
+    }
 }

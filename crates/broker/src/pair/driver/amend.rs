@@ -12,8 +12,9 @@ use management::view::copy::Amendment;
 use tokio::sync::oneshot;
 
 use crate::pair::driver::{Driver, Input};
-use crate::pair::folder::{Folder, Found};
-use crate::pair::keeper;
+use crate::pair::folder::Found;
+use crate::pair::works::Shelf;
+use crate::pair::{aside, keeper};
 use crate::shard::command;
 
 /// How a change ended: what was before, or why there is none.
@@ -36,15 +37,15 @@ impl Driver {
         self.event(Event::Stop);
         let closing = self.closing.take();
         let (sender, folder) = (self.sender.clone(), Arc::clone(&self.folder));
-        tokio::spawn(async move {
+        aside::spawn(async move {
             if let Some(closing) = closing {
                 drop(closing.await);
             }
             let change = move || {
-                let amended = perform(&folder, &amendment);
+                let amended = perform(&*folder, &amendment);
                 (amended, folder.look())
             };
-            let done = tokio::task::spawn_blocking(change).await;
+            let done = aside::blocking(change).await;
             let (amended, found) = done.unwrap_or_else(|error| {
                 (Err(error.to_string()), Err(std::io::Error::other(error)))
             });
@@ -75,7 +76,7 @@ impl Driver {
     }
 }
 
-fn perform(folder: &Folder, amendment: &Amendment) -> Amended {
+fn perform(folder: &dyn Shelf, amendment: &Amendment) -> Amended {
     match *amendment {
         Amendment::Sequence { to, forced } => {
             let to = Age::new(to).ok_or("there is no such sequence")?;

@@ -10,10 +10,10 @@ use activation::standing::{Record, Standing};
 use model::time::Millis;
 use replication::message::{Downward, Refusal};
 
-use crate::pair::clock;
 use crate::pair::driver::{Driver, Input};
 use crate::pair::ground::Ground;
 use crate::pair::stage::Stage;
+use crate::pair::{aside, clock};
 
 /// How soon it is said again that this node serves, if nobody answers.
 const SERVE_AGAIN: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ impl Driver {
             Output::Release(token) => {
                 self.lease = None;
                 let quorum = Arc::clone(&self.quorum);
-                self.releasing = Some(tokio::spawn(async move { quorum.give_back(token).await }));
+                self.releasing = Some(aside::spawn(async move { quorum.give_back(token).await }));
             }
             Output::Swap { from, to, incarnation, token } => {
                 let quorum = Arc::clone(&self.quorum);
@@ -95,7 +95,7 @@ impl Driver {
     fn ask(&mut self, question: impl Future<Output = Event> + Send + 'static) {
         self.asked += 1;
         let (asked, sender) = (self.asked, self.sender.clone());
-        tokio::spawn(async move {
+        aside::spawn(async move {
             // The driver may have ended.
             drop(sender.send(Input::Answer(asked, question.await)));
         });
@@ -105,7 +105,7 @@ impl Driver {
         self.asked += 1;
         let (asked, sender) = (self.asked, self.sender.clone());
         let quorum = Arc::clone(&self.quorum);
-        tokio::spawn(async move {
+        aside::spawn(async move {
             let (event, sent_at) = quorum.acquire().await;
             if let (Err(_), Event::Acquired(token)) =
                 (sender.send(Input::Granted(asked, event, sent_at)), event)
@@ -118,7 +118,7 @@ impl Driver {
     pub(super) fn renew(&self, token: Token) {
         let (sender, quorum) = (self.sender.clone(), Arc::clone(&self.quorum));
         let sent_at = clock::now();
-        tokio::spawn(async move {
+        aside::spawn(async move {
             let done = quorum.renew(token).await;
             drop(sender.send(Input::Renewed(token, sent_at, done)));
         });
@@ -130,7 +130,7 @@ impl Driver {
         }
         let (sender, folder) = (self.sender.clone(), Arc::clone(&self.folder));
         let name = self.name.clone();
-        tokio::task::spawn_blocking(move || {
+        aside::blocking(move || {
             let event = match folder.write(&record) {
                 Ok(()) => Event::Written(record),
                 Err(error) => {
@@ -148,13 +148,13 @@ impl Driver {
         let (yard, name, uid) = (self.yard.clone(), self.name.clone(), self.uid);
         let (hold, line, driver) =
             (Arc::clone(&self.hold), Arc::clone(&self.line), self.sender.clone());
-        let data = self.folder.data();
-        self.loading = Some(tokio::spawn(async move {
+        let folder = Arc::clone(&self.folder);
+        self.loading = Some(aside::spawn(async move {
             if let Some(closing) = closing {
                 drop(closing.await);
             }
-            let open = move || Stage::open(&yard, uid, &name, data, &hold, line, driver);
-            let stage = tokio::task::spawn_blocking(open).await;
+            let open = move || Stage::open(&yard, uid, &name, &*folder, &hold, line, driver);
+            let stage = aside::blocking(open).await;
             drop(sender.send(Input::Loaded(opened)));
             stage.unwrap_or_else(|error| Err(error.to_string()))
         }));
@@ -187,7 +187,7 @@ impl Driver {
             (self.stage.take(), self.loading.take(), Arc::clone(&self.yard.pairs));
         self.heir = stage.as_ref().and_then(|stage| stage.ground.session());
         let (sender, before) = (self.sender.clone(), self.closing.take());
-        self.closing = Some(tokio::spawn(async move {
+        self.closing = Some(aside::spawn(async move {
             if let Some(before) = before {
                 drop(before.await);
             }
@@ -205,7 +205,7 @@ impl Driver {
     fn serve(&mut self) {
         let (opened, sender, quorum) = (self.opened, self.sender.clone(), Arc::clone(&self.quorum));
         let token = self.machine.token();
-        self.serving = Some(tokio::spawn(async move {
+        self.serving = Some(aside::spawn(async move {
             let served = loop {
                 match quorum.serve(token).await {
                     Ok(Some(term)) => break Ok(term),
@@ -243,7 +243,7 @@ impl Driver {
         let number = self.armed;
         self.timers.insert(timer, number);
         let (sender, after) = (self.sender.clone(), Duration::from_millis(timer.default_ms()));
-        tokio::spawn(async move {
+        aside::spawn(async move {
             tokio::time::sleep(after).await;
             drop(sender.send(Input::Timer(timer, number)));
         });
@@ -272,6 +272,8 @@ impl Driver {
                 self.hold.end();
             }
         }
+        #[cfg(test)]
+        crate::pair::sim::eye::stepped(&self.machine, &self.hold);
         self.with_ground(|ground| ground.look());
         self.report();
     }

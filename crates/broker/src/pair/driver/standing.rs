@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use activation::event::Event;
 use activation::machine::{Passive, Phase};
-use journal::journal::Journal;
 use journal::op::Lsn;
 use replication::message::Refusal;
 use replication::receiver::Effect;
@@ -12,8 +11,9 @@ use tokio::sync::watch;
 
 use crate::pair::driver::{Driver, Input, SEEK_WAIT};
 use crate::pair::line::Session;
-use crate::pair::stage;
 use crate::pair::standby::Standby;
+use crate::pair::works::Store;
+use crate::pair::{aside, stage};
 
 impl Driver {
     /// Asks the other node to accept this one.
@@ -23,7 +23,7 @@ impl Driver {
             more.push(Event::NotAccepted);
             return;
         };
-        let session = Session { journal: self.uid, with, id: rand::random() };
+        let session = Session { journal: self.uid, with, id: aside::random() };
         let mut effects = Vec::new();
         self.standby = Some(Standby::register(session, Arc::clone(&self.line), &mut effects));
         self.seek_wait(SEEK_WAIT);
@@ -40,7 +40,7 @@ impl Driver {
         self.opened += 1;
         if let Some(journal) = standby.end() {
             let before = self.closing.take();
-            self.closing = Some(tokio::spawn(async move {
+            self.closing = Some(aside::spawn(async move {
                 if let Some(before) = before {
                     drop(before.await);
                 }
@@ -96,17 +96,17 @@ impl Driver {
         let (opened, sender, closing) = (self.opened, self.sender.clone(), self.closing.take());
         let (yard, name, folder) = (self.yard.clone(), self.name.clone(), Arc::clone(&self.folder));
         let (before, vacant) = (self.before, self.machine.own().vacant);
-        tokio::spawn(async move {
+        aside::spawn(async move {
             if let Some(closing) = closing {
                 drop(closing.await);
             }
             let open = move || {
                 folder.set_aside(&before, vacant).map_err(|error| error.to_string())?;
-                let (journal, recovery, ear) = stage::open_journal(&yard, &name, folder.data())?;
+                let (journal, recovery, ear) = folder.open(&yard, &name)?;
                 drop(recovery);
                 Ok((journal, ear.watch()))
             };
-            let emptied = tokio::task::spawn_blocking(open).await;
+            let emptied = aside::blocking(open).await;
             let emptied = emptied.unwrap_or_else(|error| Err(error.to_string()));
             drop(sender.send(Input::Emptied(opened, emptied)));
         });
@@ -115,7 +115,7 @@ impl Driver {
     pub(super) fn emptied(
         &mut self,
         opened: u64,
-        emptied: Result<(Journal, watch::Receiver<Lsn>), String>,
+        emptied: Result<(Box<dyn Store>, watch::Receiver<Lsn>), String>,
     ) {
         match emptied {
             Ok((journal, durable)) if opened == self.opened && self.standby.is_some() => {
@@ -125,7 +125,7 @@ impl Driver {
             // The session has ended meanwhile.
             Ok((journal, _)) => {
                 let before = self.closing.take();
-                self.closing = Some(tokio::spawn(async move {
+                self.closing = Some(aside::spawn(async move {
                     if let Some(before) = before {
                         drop(before.await);
                     }
@@ -144,7 +144,7 @@ impl Driver {
     /// Hears how far the copy is durable.
     fn follow(&mut self, mut durable: watch::Receiver<Lsn>) {
         let (opened, sender) = (self.opened, self.sender.clone());
-        self.follower = Some(tokio::spawn(async move {
+        self.follower = Some(aside::spawn(async move {
             while durable.changed().await.is_ok() {
                 let lsn = *durable.borrow_and_update();
                 if sender.send(Input::Durable(opened, lsn)).is_err() {
@@ -157,7 +157,7 @@ impl Driver {
     /// The new copy is whole: of the old ones the oldest go.
     pub(super) fn prune(&self) {
         let (folder, name) = (Arc::clone(&self.folder), self.name.clone());
-        tokio::task::spawn_blocking(move || {
+        aside::blocking(move || {
             if let Err(error) = folder.prune() {
                 tracing::warn!(journal = %name, %error, "cannot remove an old copy");
             }

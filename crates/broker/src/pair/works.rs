@@ -1,0 +1,147 @@
+//! What drivers of journals need of the node's disk.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use activation::age::Age;
+use activation::file::JournalUid;
+use activation::standing::Record;
+use bytes::Bytes;
+use journal::error::ReadError;
+use journal::journal::Journal;
+use journal::op::{Lsn, Op};
+use journal::recovery::Recovery;
+use model::id::{Seq, StreamId};
+
+use crate::pair::ear::Ear;
+use crate::pair::folder::{Folder, Found};
+use crate::pair::stage::{self, Yard};
+
+/// Where the folders of journals are.
+pub(crate) trait Works: fmt::Debug + Send + Sync + 'static {
+    /// Opens or makes the folder of a journal, and looks what is in it. Blocks.
+    ///
+    /// # Errors
+    /// What the file system says, or that another process has it.
+    fn folder(&self, name: &str, journal: JournalUid) -> io::Result<(Arc<dyn Shelf>, Found)>;
+}
+
+/// The folder of a journal. Everything blocks.
+pub(crate) trait Shelf: fmt::Debug + Send + Sync + 'static {
+    /// What there is.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn look(&self) -> io::Result<Found>;
+
+    /// Sets the age of the copy, as an operator wants it; returns what was before, in words.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn set_sequence(&self, to: Age, forced: bool) -> io::Result<String>;
+
+    /// Replaces the state file; durable when it returns.
+    ///
+    /// # Errors
+    /// What the file system says; nobody knows then what it holds.
+    fn write(&self, record: &Record) -> io::Result<()>;
+
+    /// Puts the copy aside, with what was known of it, so that another one can take its place. Only
+    /// after the state file says that there is none.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn set_aside(&self, known: &Record, vacant: bool) -> io::Result<()>;
+
+    /// A new copy is whole: of those that were replaced, the oldest go.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn prune(&self) -> io::Result<()>;
+
+    /// Opens the journal in it, or makes one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String>;
+}
+
+/// A journal that was opened.
+pub(crate) type Opened = (Box<dyn Store>, Recovery, Arc<Ear>);
+
+/// A journal that is open; see [`Journal`].
+pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Hands operations over, in order. Never blocks.
+    fn submit(&self, ops: Vec<Op>) -> Lsn;
+
+    /// Asks for everything handed over so far to be synced at once.
+    fn hasten(&self);
+
+    /// Reads payloads. Blocks.
+    fn read(&self, stream: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>);
+
+    /// Makes everything durable and ends. Blocks.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn close(self: Box<Self>) -> io::Result<()>;
+}
+
+impl Store for Journal {
+    fn submit(&self, ops: Vec<Op>) -> Lsn {
+        Journal::submit(self, ops)
+    }
+
+    fn hasten(&self) {
+        Journal::hasten(self);
+    }
+
+    fn read(&self, stream: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>) {
+        Journal::read(self, stream, seqs, out);
+    }
+
+    fn close(self: Box<Self>) -> io::Result<()> {
+        Journal::close(*self)
+    }
+}
+
+/// The folders in the data directory of this node.
+#[derive(Debug)]
+pub(crate) struct DataDir(pub(crate) PathBuf);
+
+impl Works for DataDir {
+    fn folder(&self, name: &str, journal: JournalUid) -> io::Result<(Arc<dyn Shelf>, Found)> {
+        let folder = Folder::open(&self.0, name, journal)?;
+        let found = folder.look()?;
+        Ok((Arc::new(folder), found))
+    }
+}
+
+impl Shelf for Folder {
+    fn look(&self) -> io::Result<Found> {
+        Folder::look(self)
+    }
+
+    fn set_sequence(&self, to: Age, forced: bool) -> io::Result<String> {
+        Folder::set_sequence(self, to, forced)
+    }
+
+    fn write(&self, record: &Record) -> io::Result<()> {
+        Folder::write(self, record)
+    }
+
+    fn set_aside(&self, known: &Record, vacant: bool) -> io::Result<()> {
+        Folder::set_aside(self, known, vacant)
+    }
+
+    fn prune(&self) -> io::Result<()> {
+        Folder::prune(self)
+    }
+
+    fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String> {
+        let (journal, recovery, ear) = stage::open_journal(yard, name, self.data())?;
+        Ok((Box::new(journal), recovery, ear))
+    }
+}
