@@ -147,12 +147,20 @@ impl Outgoing {
         !self.held.is_empty()
     }
 
-    /// The first one of a range that must.
-    pub(super) fn first_held(&self, first: Seq, last: Seq) -> Option<Seq> {
-        if self.held.is_empty() {
-            return None;
+    /// The parts of a range between those that must: first and last of each, ascending.
+    pub(super) fn not_held(&self, first: Seq, last: Seq) -> Vec<(Seq, Seq)> {
+        let mut parts = Vec::new();
+        let mut from = first.0;
+        for &held in self.held.range(first.0..=last.0) {
+            if from < held {
+                parts.push((Seq(from), Seq(held - 1)));
+            }
+            from = held + 1;
         }
-        self.held.range(first.0..=last.0).next().map(|position| Seq(*position))
+        if from <= last.0 {
+            parts.push((Seq(from), last));
+        }
+        parts
     }
 }
 
@@ -206,12 +214,13 @@ mod tests {
         for (consumer, seq) in [(1, 1), (2, 2), (1, 3), (2, 4), (2, 5)] {
             outgoing.push(delivery(consumer, seq), consumer == 2);
         }
-        assert_eq!(outgoing.first_held(Seq(3), Seq(9)), Some(Seq(4)));
+        assert_eq!(outgoing.not_held(Seq(3), Seq(9)), [(Seq(3), Seq(3)), (Seq(6), Seq(9))]);
+        assert_eq!(outgoing.not_held(Seq(4), Seq(5)), []);
         assert_eq!(outgoing.drop_consumer(ConsumerId(1)), [(Seq(1), false), (Seq(3), false)]);
         assert_eq!(outgoing.consumers(), [ConsumerId(2)].into());
         let taken = outgoing.take(&[Seq(4), Seq(1)].into());
         assert_eq!(taken.iter().map(Going::seq).collect::<Vec<_>>(), [Seq(4)]);
-        assert_eq!(outgoing.first_held(Seq(3), Seq(9)), Some(Seq(5)));
+        assert_eq!(outgoing.not_held(Seq(2), Seq(5)), [(Seq(3), Seq(4))]);
         assert_eq!(outgoing.drop_consumer(ConsumerId(2)), [(Seq(2), true), (Seq(5), true)]);
         assert!(outgoing.is_empty() && !outgoing.holds_any());
     }

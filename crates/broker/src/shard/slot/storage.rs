@@ -16,16 +16,16 @@ const SURVEY_SPAN: u64 = 100_000;
 impl Slot {
     /// Messages are gone: from memory, from this turn's puts, from the journal.
     pub(super) fn release(&mut self, first: Seq, last: Seq) {
-        if let Some(Seq(position)) = self.outgoing.first_held(first, last) {
-            // Held for a delivery that waits for its body: released when it is sent.
-            if first.0 < position {
-                self.release(first, Seq(position - 1));
-            }
-            if position < last.0 {
-                self.release(Seq(position + 1), last);
-            }
-            return;
+        if !self.outgoing.holds_any() {
+            return self.let_go(first, last);
         }
+        // Those that are held for a delivery that waits for its body are released when it is sent.
+        for (first, last) in self.outgoing.not_held(first, last) {
+            self.let_go(first, last);
+        }
+    }
+
+    fn let_go(&mut self, first: Seq, last: Seq) {
         self.spilled.remove(first, last);
         let stored = self.bodies.remove_range(first, last);
         let mut put = 0;
@@ -120,4 +120,45 @@ pub(super) fn stored_head(head: queue::head::Head, spilled: bool) -> Head {
     bytes[..queue::head::Head::LEN].copy_from_slice(&head.encode());
     bytes[queue::head::Head::LEN] = u8::from(spilled);
     Head::new(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::id::{ConsumerId, NodeId, QueueId};
+    use model::time::Timestamp;
+    use queue::settings::{Settings, Style};
+
+    use super::*;
+    use crate::shard::profile::Profile;
+    use crate::shard::slot::outgoing::Going;
+
+    /// More than a stack has room for, if each took a frame.
+    const MANY: u64 = 200_000;
+
+    #[test]
+    fn however_many_are_held_a_range_is_released_around_them() {
+        let profile = Profile {
+            id: QueueId(1),
+            vhost: "/".into(),
+            name: "q".into(),
+            durable: true,
+            home: NodeId(0),
+            journal: None,
+            settings: Settings::new(Style::Classic),
+            dead_letter: None,
+            quorum: None,
+        };
+        let mut slot = Slot::new(profile, Timestamp(1));
+        slot.in_journal = true;
+        let consumer = ConsumerId(1);
+        for seq in (1..=MANY).map(Seq).filter(|seq| !seq.0.is_multiple_of(1000)) {
+            let going = Going::Deliver { consumer, seq, redelivered: false, delivery_count: 0 };
+            slot.outgoing.push(going, true);
+        }
+        slot.bodies.restored(Seq(MANY));
+        slot.release(Seq(1), Seq(MANY));
+        let released: Vec<u64> = slot.releases.iter().map(|(first, _)| first.0).collect();
+        assert_eq!(released, (1..=MANY / 1000).map(|at| at * 1000).collect::<Vec<_>>());
+        assert!(slot.releases.iter().all(|(first, last)| first == last));
+    }
 }
