@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps compiler check fix test sim sim-sweep sim-rules sim-pairs sim-pairs-rules faults-check activation-check cases acceptance chaos run cluster build bench fuzz doc image image-base docker-test clean
+.PHONY: help deps compiler check fix test sim sim-sweep sim-membership sim-rules sim-pairs sim-pairs-rules faults-check activation-check cases acceptance chaos run cluster build bench fuzz doc image image-base docker-test clean
 
 cargo := xtask/cargo.sh
 package := $(if $(CRATE),-p $(CRATE),--workspace)
@@ -40,8 +40,11 @@ sim: compiler ## a few seeds of the simulated cluster, or one: make sim (SIM_SEE
 sim-sweep: compiler ## many seeds of it: make sim-sweep N=1000
 	SIM_SEEDS=$(or $(N),1000) $(cargo) test --release --locked -p broker --lib replicated::sim::nothing -- --nocapture
 
-sim-rules: compiler ## breaks each rule that the simulation guards, and sees that it notices
-	$(cargo) test --locked -p broker --lib replicated::sim::a_broken -- --ignored --nocapture
+sim-membership: compiler ## members of queues through wipes, joins, forgets, drains and faults: make sim-membership N=1000
+	SIM_SEEDS=$(or $(N),200) $(cargo) test --locked -p broker --lib cluster::changer::sim::whatever -- --nocapture
+
+sim-rules: compiler ## breaks each rule that the simulations guard, and sees that it notices
+	$(cargo) test --locked -p broker --lib sim::a_broken -- --ignored --nocapture
 
 sim-pairs: compiler ## journals on two nodes, simulated: make sim-pairs N=2000, or one: SIM_SEED=17 SIM_TRACE=1 in front
 	$(if $(N),SIM_SEEDS=$(N)) $(cargo) test --locked -p broker --lib pair::sim::tests::nothing -- --nocapture

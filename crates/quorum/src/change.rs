@@ -2,10 +2,12 @@
 
 use crate::group::GroupId;
 use crate::host::{Group, GroupError, Host};
+use crate::member::Role;
 use crate::types::Types;
 use model::id::NodeId;
 use openraft::ChangeMembers;
 use openraft::ReadPolicy;
+use openraft::errors::{ClientWriteError, RaftError};
 use openraft::raft::linearizable_read::LinearizerOption;
 use openraft::type_config::TypeConfigExt;
 use std::collections::BTreeSet;
@@ -33,11 +35,18 @@ impl Host {
     /// here, and have no other change under way.
     ///
     /// # Errors
-    /// If this node does not lead, or openraft refuses.
+    /// If this node does not lead, or openraft refuses. [`GroupError::Interrupted`] if it led at the
+    /// beginning: who has the entry is not known then.
     pub async fn change(&self, id: GroupId, change: Change) -> Result<(), GroupError> {
         let group = self.group(id)?;
         let awake = group.wake().await?;
-        let refused = |error: &dyn std::fmt::Display| GroupError::Refused(error.to_string());
+        let led = matches!(group.seat.role(), Role::Leader { .. });
+        let refused = |error: &RaftError<Types, ClientWriteError<Types>>| {
+            if led && error.forward_to_leader().is_some() {
+                return GroupError::Interrupted;
+            }
+            GroupError::Refused(error.to_string())
+        };
         let changes = match change {
             Change::AddLearner(node) => {
                 let added = awake.raft.add_learner(node.0, (), false).await;

@@ -122,6 +122,11 @@ pub enum GroupError {
     /// It refused.
     #[error("{0}")]
     Refused(String),
+    /// This node led when it began and does not any more: it may have happened, or happen yet.
+    #[error(
+        "this node does not lead the group any more, and nobody knows what became of the change"
+    )]
+    Interrupted,
 }
 
 /// Answers a request of another host.

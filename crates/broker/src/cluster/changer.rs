@@ -179,7 +179,7 @@ impl<S: Site> Changer<S> {
         }
         let former = self.former(&seen, node);
         for gone in former.iter().copied().chain(lost.map(|_| node)) {
-            self.check_removal(&seen, gone, false)?;
+            self.check_removal(&seen, gone, false).await?;
         }
         let replaces = !former.is_empty() || lost.is_some();
         if let Some(lost) = lost {
@@ -251,7 +251,7 @@ impl<S: Site> Changer<S> {
         match queue.member(node) {
             // A new one must not start while the group counts the former one of this node.
             Some(member) if member.stage == Stage::Lost && seen.has(node) => {
-                self.change(id, change::Change::Remove(node)).await?;
+                self.remove(id, node, false).await?;
             }
             Some(member) if member.stage == Stage::Lost => {}
             Some(member) if member.stage != Stage::Started || seen.has(node) => {
@@ -260,7 +260,7 @@ impl<S: Site> Changer<S> {
             // The group has taken it out, and the record has not heard.
             Some(member) => self.unrecord(name(id, member)).await?,
             // The record has let it go, and the group has not heard.
-            None if seen.has(node) => self.change(id, change::Change::Remove(node)).await?,
+            None if seen.has(node) => self.remove(id, node, false).await?,
             None => {}
         }
         let add = Command::AddMember { queue: SerialQueueId(id), node: node.0 };
@@ -280,6 +280,16 @@ impl<S: Site> Changer<S> {
         // From now on it must not start without its data, since it may vote.
         let started = Command::MembersStarted(vec![member]);
         self.site.submit(started).await.map_err(refused)?;
+        // That took its time, and a vote that nobody can give makes the majority larger.
+        if !self.site.is_up(node) {
+            return Err(MemberError::NodeNotRunning);
+        }
+        let seen = self.look(id)?;
+        let voters: BTreeSet<NodeId> = seen.voters().chain([node]).collect();
+        let running = self.with_data(&seen, &voters).await;
+        if running * 2 <= voters.len() {
+            return Err(MemberError::NoQuorum { running, voters: voters.len() });
+        }
         self.change(id, change::Change::Promote(node)).await
     }
 
@@ -313,7 +323,7 @@ impl<S: Site> Changer<S> {
         let node = NodeId(member.node);
         let is_member =
             self.status(id).is_ok_and(|status| status.members.iter().any(|one| one.node == node));
-        if is_member && let Err(error) = self.change(id, change::Change::Remove(node)).await {
+        if is_member && let Err(error) = self.remove(id, node, false).await {
             // The keeper of the next leader finds a member that is recorded and not started, and
             // goes on from there.
             tracing::warn!(queue = %id, %node, %error, "a member that was not added stays");
@@ -330,7 +340,7 @@ impl<S: Site> Changer<S> {
         let recorded = seen.queue.member(node).copied();
         let is_member = seen.has(node);
         if is_member {
-            self.check_removal(&seen, node, force)?;
+            self.check_removal(&seen, node, force).await?;
             if seen.status.is_changing {
                 return Err(MemberError::ChangeUnderWay);
             }
@@ -362,17 +372,52 @@ impl<S: Site> Changer<S> {
         if running * 2 > voters { Ok(()) } else { Err(MemberError::NoQuorum { running, voters }) }
     }
 
-    fn check_removal(&self, seen: &Seen, node: NodeId, force: bool) -> Result<(), MemberError> {
-        let rest: Vec<NodeId> = seen.voters().filter(|voter| *voter != node).collect();
+    /// Whether the others can go on without the member on a node.
+    async fn check_removal(
+        &self,
+        seen: &Seen,
+        node: NodeId,
+        force: bool,
+    ) -> Result<(), MemberError> {
+        let rest: BTreeSet<NodeId> = seen.voters().filter(|voter| *voter != node).collect();
         if rest.is_empty() {
             return Err(MemberError::LastMember);
         }
         self.check_majority(seen)?;
-        let running = rest.iter().filter(|voter| self.site.is_up(**voter)).count();
-        if seen.votes(node) && !force && running * 2 <= rest.len() {
+        if !seen.votes(node) || force {
+            return Ok(());
+        }
+        let running = self.with_data(seen, &rest).await;
+        if running * 2 <= rest.len() {
             return Err(MemberError::WouldLoseQuorum { running, voters: rest.len() });
         }
         Ok(())
+    }
+
+    /// How many of these run and have their part of the queue: a node that runs and has lost it has
+    /// no vote to give.
+    async fn with_data(&self, seen: &Seen, voters: &BTreeSet<NodeId>) -> usize {
+        let id = seen.queue.id;
+        let is_recorded = |node: NodeId| {
+            let member = seen.queue.member(node);
+            member.is_some_and(|member| member.stage == Stage::Lost)
+        };
+        let up = voters.iter().copied().filter(|node| self.site.is_up(*node));
+        let asked = up.filter(|node| !is_recorded(*node)).map(|node| self.site.says_lost(id, node));
+        let lost = futures_util::future::join_all(asked).await;
+        lost.into_iter().filter(|lost| !lost).count()
+    }
+
+    /// Takes a member out of the group, if the others can go on without it.
+    pub(crate) async fn remove(
+        &self,
+        id: QueueId,
+        node: NodeId,
+        force: bool,
+    ) -> Result<(), MemberError> {
+        let seen = self.look(id)?;
+        self.check_removal(&seen, node, force).await?;
+        self.change(id, change::Change::Remove(node)).await
     }
 
     /// The running voter with the newest log leads on, if possible one that is not in maintenance
@@ -399,6 +444,7 @@ impl<S: Site> Changer<S> {
         match tokio::time::timeout(CHANGE_WAIT, changed).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(GroupError::Unknown(_))) => Err(MemberError::NotLeader),
+            Ok(Err(GroupError::Interrupted)) => Err(MemberError::TimedOut),
             Ok(Err(GroupError::Refused(_))) if self.status(id).is_err() => {
                 Err(MemberError::NotLeader)
             }
@@ -458,5 +504,14 @@ fn refused(refusal: Refusal) -> MemberError {
     MemberError::Unavailable(refusal.text)
 }
 
+#[cfg(test)]
+mod raft;
+#[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::print_stdout,
+    reason = "a simulation of small numbers, and what it prints is for who watches it"
+)]
+mod sim;
 #[cfg(test)]
 mod tests;

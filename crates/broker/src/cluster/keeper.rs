@@ -4,6 +4,7 @@
 //!  recorded, not started, has a vote and the log   recorded as started, many at once
 //!  recorded, started or not, has no vote           brought in, if its node is there
 //!  recorded as lost                                another one comes in its place
+//!  the same, and its node was wiped or forgotten   its successor is brought in, or the record goes
 //!  recorded as started, not in the group           its record goes
 //!  in the group, not recorded                      it is taken out
 //! ```
@@ -18,8 +19,8 @@ use std::time::Duration;
 use metadata::command::{Command, MemberName};
 use metadata::objects::member::Stage;
 use metadata::objects::queue::Queue;
+use metadata::state::State;
 use model::id::{NodeId, QueueId};
-use quorum::change::Change;
 use quorum::member::Role;
 use quorum::status::Status;
 
@@ -70,7 +71,7 @@ pub(crate) async fn pass<S: Site>(changer: &Changer<S>, led: &[QueueId], whole: 
                 continue;
             }
             let Ok(status) = changer.status(id) else { continue };
-            let mut todo = todo(queue, &status, |node| changer.site.is_up(node));
+            let mut todo = todo(&state, queue, &status, |node| changer.site.is_up(node));
             started.append(&mut todo.started);
             if todo != Todo::default() {
                 rest.push(id);
@@ -113,10 +114,10 @@ async fn finish<S: Site>(changer: &Changer<S>, id: QueueId) {
         let Some(queue) = state.queue_by_id(id) else { return };
         let Ok(status) = changer.status(id) else { return };
         let Todo { bring_in, unrecord, take_out, .. } =
-            todo(queue, &status, |node| changer.site.is_up(node));
+            todo(&state, queue, &status, |node| changer.site.is_up(node));
         for node in take_out {
             tracing::warn!(queue = %queue.name, %node, "a member that is not recorded is taken out");
-            if let Err(error) = changer.change(id, Change::Remove(node)).await {
+            if let Err(error) = changer.remove(id, node, false).await {
                 tracing::warn!(queue = %queue.name, %node, %error, "cannot take out a member");
             }
         }
@@ -136,7 +137,26 @@ async fn finish<S: Site>(changer: &Changer<S>, id: QueueId) {
     }
 }
 
-fn todo(queue: &Queue, status: &Status, is_up: impl Fn(NodeId) -> bool) -> Todo {
+/// What has become of a node on which a member is wanted that was never in the group, or is not any
+/// more.
+enum Place {
+    Here,
+    /// It was wiped and bears this number now.
+    Reborn(NodeId),
+    /// Nobody bears its name, or nobody who keeps queues.
+    Gone,
+}
+
+fn place(state: &State, node: NodeId) -> Place {
+    let Some(known) = state.node(node) else { return Place::Gone };
+    if !known.lost {
+        return Place::Here;
+    }
+    let mut others = state.nodes().filter(|other| other.name == known.name);
+    others.find(|other| other.keeps_queues()).map_or(Place::Gone, |other| Place::Reborn(other.id))
+}
+
+fn todo(state: &State, queue: &Queue, status: &Status, is_up: impl Fn(NodeId) -> bool) -> Todo {
     let mut todo = Todo::default();
     if !matches!(status.role, Role::Leader { .. }) || status.is_changing {
         return todo;
@@ -149,6 +169,21 @@ fn todo(queue: &Queue, status: &Status, is_up: impl Fn(NodeId) -> bool) -> Todo 
                 todo.bring_in.push(member.node);
             }
             (Some(_), Stage::Started) => {}
+            (None, Stage::Lost | Stage::Unstarted | Stage::Founding)
+                if !matches!(place(state, member.node), Place::Here) =>
+            {
+                match place(state, member.node) {
+                    // It clears away what is recorded of its former selves.
+                    Place::Reborn(now) if queue.member(now).is_none() => {
+                        if is_up(now) && !todo.bring_in.contains(&now) {
+                            todo.bring_in.push(now);
+                        }
+                    }
+                    Place::Here | Place::Reborn(_) | Place::Gone => {
+                        todo.unrecord.push(name(queue.id, member));
+                    }
+                }
+            }
             (_, Stage::Lost) if is_up(member.node) => todo.bring_in.push(member.node),
             (_, Stage::Lost) => {}
             (None, Stage::Started) => todo.unrecord.push(name(queue.id, member)),
@@ -172,7 +207,9 @@ fn todo(queue: &Queue, status: &Status, is_up: impl Fn(NodeId) -> bool) -> Todo 
 
 #[cfg(test)]
 mod tests {
+    use metadata::command::PutNode;
     use metadata::objects::member::Member;
+    use metadata::objects::node::NodeRole;
     use metadata::objects::queue::QueueKind;
     use model::id::StreamId;
     use quorum::status::MemberStatus;
@@ -200,6 +237,21 @@ mod tests {
             journal: None,
             members: members.iter().map(member).collect(),
         }
+    }
+
+    /// Nodes 1 to 4.
+    fn cluster() -> State {
+        let mut state = State::new();
+        for id in 1..=4 {
+            put(&mut state, id, &format!("n{id}"), NodeRole::Full);
+        }
+        state
+    }
+
+    fn put(state: &mut State, id: u64, name: &str, role: NodeRole) {
+        let (name, address, starts) = (name.into(), String::new(), Vec::new());
+        let put = PutNode { id, name, address, role, boot: 1, starts, zone: None };
+        state.apply(Command::PutNode(put)).expect("it can come");
     }
 
     /// Node 1 leads; who has matched nothing has not spoken yet.
@@ -234,7 +286,7 @@ mod tests {
         use Stage::Founding;
         let queue = queue(&[(1, Founding), (2, Founding), (3, Founding)]);
         let status = status(&[(1, true, None), (2, true, Some(1)), (3, true, None)]);
-        let found = todo(&queue, &status, |_| true);
+        let found = todo(&cluster(), &queue, &status, |_| true);
         assert_eq!(names(&found.started), [1, 2], "the third has not said anything");
         assert_eq!(Todo { started: Vec::new(), ..found }, Todo::default());
     }
@@ -244,9 +296,9 @@ mod tests {
         use Stage::{Started, Unstarted};
         let queue = queue(&[(1, Started), (2, Unstarted), (3, Unstarted)]);
         let status = status(&[(1, true, None), (3, false, Some(4))]);
-        let found = todo(&queue, &status, |node| node != NodeId(2));
+        let found = todo(&cluster(), &queue, &status, |node| node != NodeId(2));
         assert_eq!(found.bring_in, [NodeId(3)], "a learner goes on");
-        let found = todo(&queue, &status, |_| true);
+        let found = todo(&cluster(), &queue, &status, |_| true);
         assert_eq!(found.bring_in, [NodeId(2), NodeId(3)]);
         assert!(found.started.is_empty() && found.unrecord.is_empty() && found.take_out.is_empty());
     }
@@ -257,8 +309,8 @@ mod tests {
         let queue = queue(&[(1, Started), (2, Started)]);
         let status = status(&[(1, true, None), (2, false, Some(7))]);
         let expected = Todo { bring_in: vec![NodeId(2)], ..Todo::default() };
-        assert_eq!(todo(&queue, &status, |_| true), expected);
-        assert_eq!(todo(&queue, &status, |node| node != NodeId(2)), Todo::default());
+        assert_eq!(todo(&cluster(), &queue, &status, |_| true), expected);
+        assert_eq!(todo(&cluster(), &queue, &status, |node| node != NodeId(2)), Todo::default());
     }
 
     #[test]
@@ -270,11 +322,54 @@ mod tests {
             status(&[(1, true, None), (2, true, Some(4)), (3, true, Some(7))]),
             status(&[(1, true, None), (3, true, Some(7))]),
         ] {
-            let found = todo(&queue, &status, |_| true);
+            let found = todo(&cluster(), &queue, &status, |_| true);
             let expected = Todo { bring_in: vec![NodeId(2)], ..Todo::default() };
             assert_eq!(found, expected);
-            assert_eq!(todo(&queue, &status, |node| node != NodeId(2)), Todo::default());
+            assert_eq!(
+                todo(&cluster(), &queue, &status, |node| node != NodeId(2)),
+                Todo::default()
+            );
         }
+    }
+
+    #[test]
+    fn what_was_wanted_on_a_node_that_was_wiped_is_wanted_of_its_successor() {
+        use Stage::{Lost, Started, Unstarted};
+        let status = status(&[(1, true, None)]);
+        let mut state = cluster();
+        put(&mut state, 33, "n3", NodeRole::Full);
+        put(&mut state, 34, "n3", NodeRole::Full);
+        for stage in [Lost, Unstarted] {
+            // Wiped twice.
+            let queue = queue(&[(1, Started), (3, stage), (33, stage)]);
+            let found = todo(&state, &queue, &status, |_| true);
+            assert_eq!(found, Todo { bring_in: vec![NodeId(34)], ..Todo::default() });
+            let found = todo(&state, &queue, &status, |node| node != NodeId(34));
+            assert_eq!(found, Todo::default(), "it is waited for");
+        }
+        // The successor is recorded already.
+        let queue = queue(&[(1, Started), (3, Lost), (34, Unstarted)]);
+        let found = todo(&state, &queue, &status, |_| true);
+        assert_eq!((names(&found.unrecord), found.bring_in), (vec![3], vec![NodeId(34)]));
+    }
+
+    #[test]
+    fn what_was_wanted_on_a_node_that_is_gone_is_wanted_no_more() {
+        use Stage::{Lost, Started, Unstarted};
+        let status = status(&[(1, true, None)]);
+        let mut state = cluster();
+        put(&mut state, 33, "n3", NodeRole::Witness);
+        for (node, stage) in [(9, Lost), (9, Unstarted), (3, Lost), (3, Unstarted)] {
+            let queue = queue(&[(1, Started), (node, stage)]);
+            let found = todo(&state, &queue, &status, |_| true);
+            assert_eq!(names(&found.unrecord), [node], "{stage:?}");
+            assert_eq!(Todo { unrecord: Vec::new(), ..found }, Todo::default());
+        }
+        // What the group counts is not the record's to decide.
+        let queue = queue(&[(1, Started), (9, Lost)]);
+        let counted =
+            Status { members: self::status(&[(1, true, None), (9, true, None)]).members, ..status };
+        assert_eq!(todo(&state, &queue, &counted, |node| node != NodeId(9)), Todo::default());
     }
 
     #[test]
@@ -282,10 +377,10 @@ mod tests {
         use Stage::Started;
         let queue = queue(&[(1, Started), (2, Started)]);
         let status = status(&[(1, true, None), (4, true, Some(7))]);
-        let found = todo(&queue, &status, |_| true);
+        let found = todo(&cluster(), &queue, &status, |_| true);
         assert_eq!(names(&found.unrecord), [2]);
         assert_eq!(found.take_out, [NodeId(4)]);
         let changing = Status { is_changing: true, ..status };
-        assert_eq!(todo(&queue, &changing, |_| true), Todo::default());
+        assert_eq!(todo(&cluster(), &queue, &changing, |_| true), Todo::default());
     }
 }

@@ -48,6 +48,9 @@ const CHUNK: usize = 64;
 const LEADER_WAIT: Duration = Duration::from_secs(10);
 const BUSY_WAIT: Duration = Duration::from_secs(2);
 const LEADER_PAUSE: Duration = Duration::from_millis(50);
+/// How long others may take to say that they lead in a newer term, once somebody has said that it
+/// leads. Who stands still is not waited for.
+const NEWER_WAIT: Duration = Duration::from_millis(100);
 
 /// See the module head.
 #[derive(Debug)]
@@ -159,8 +162,7 @@ impl Members {
                 Some((leads.term, peer.id))
             });
         }
-        let leading = asked.join_all().await.into_iter().flatten().max();
-        leading.map(|(_, node)| node)
+        newest(asked).await
     }
 
     async fn there(&self, leader: NodeId, queue: QueueId, node: NodeId, what: What) -> Change {
@@ -234,5 +236,65 @@ impl Members {
     /// Whether a change of a queue is under way here.
     pub(super) fn is_busy(&self, queue: QueueId) -> bool {
         self.changer.is_busy(queue)
+    }
+}
+
+/// Who leads in the newest term, of all that say in time that they lead, with that term.
+async fn newest(mut asked: JoinSet<Option<(u64, NodeId)>>) -> Option<NodeId> {
+    let mut newest: Option<(u64, NodeId)> = None;
+    let mut last = None;
+    loop {
+        let answer = match last {
+            None => asked.join_next().await,
+            Some(last) => tokio::time::timeout_at(last, asked.join_next()).await.ok().flatten(),
+        };
+        let Some(answer) = answer else { return newest.map(|(_, node)| node) };
+        let Ok(Some(leads)) = answer else { continue };
+        last.get_or_insert_with(|| Instant::now() + NEWER_WAIT);
+        newest = newest.max(Some(leads));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who answers after how long, and in which term it leads then.
+    async fn asked(of: &[(u64, u64, Option<u64>)]) -> (Option<u64>, Duration) {
+        let mut asked = JoinSet::new();
+        for (node, after, term) in of.iter().copied() {
+            asked.spawn(async move {
+                tokio::time::sleep(Duration::from_millis(after)).await;
+                Some((term?, NodeId(node)))
+            });
+        }
+        let begin = Instant::now();
+        let leader = newest(asked).await;
+        (leader.map(|node| node.0), begin.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_is_found_while_another_node_stands_still() {
+        let (leader, took) = asked(&[(1, 3000, None), (2, 5, Some(4)), (3, 1, None)]).await;
+        assert_eq!(leader, Some(2));
+        assert!(took <= Duration::from_millis(110), "{took:?}");
+        // Nobody else is left to ask.
+        let (leader, took) = asked(&[(2, 5, Some(4)), (3, 1, None)]).await;
+        assert_eq!(leader, Some(2));
+        assert!(took < NEWER_WAIT, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_that_lead_the_newer_one_counts() {
+        for (first, second) in [(4, 9), (9, 4)] {
+            let (leader, _) = asked(&[(1, 5, Some(first)), (2, 60, Some(second))]).await;
+            assert_eq!(leader, Some(if first > second { 1 } else { 2 }));
+        }
+        // Who leads is not known before everybody who might has answered or failed to.
+        let (leader, took) = asked(&[(1, 5, None), (2, 2500, Some(3))]).await;
+        assert_eq!(leader, Some(2));
+        assert!(took >= Duration::from_millis(2500));
+        assert_eq!(asked(&[(1, 5, None), (2, 3000, None)]).await.0, None);
+        assert_eq!(asked(&[]).await.0, None);
     }
 }

@@ -208,15 +208,18 @@ impl Steward {
     }
 }
 
-/// Members of the metadata group that were wiped and have a vote again under another number.
-fn former_selves(state: &State, voters: &[NodeId], learners: &[NodeId]) -> Vec<NodeId> {
+/// Members of the metadata group that were wiped and have a vote again under another number, or
+/// whose name nobody bears any more: their successor was forgotten.
+pub(super) fn former_selves(state: &State, voters: &[NodeId], learners: &[NodeId]) -> Vec<NodeId> {
     let successor = |name: &Name| {
         let has_name =
             |voter: &&NodeId| state.node(**voter).is_some_and(|it| !it.lost && it.name == *name);
         voters.iter().find(has_name)
     };
+    let is_borne = |name: &Name| state.nodes().any(|it| !it.lost && it.name == *name);
     let is_former = |member: &&NodeId| {
-        state.node(**member).is_some_and(|known| known.lost && successor(&known.name).is_some())
+        let known = state.node(**member).filter(|known| known.lost);
+        known.is_some_and(|known| successor(&known.name).is_some() || !is_borne(&known.name))
     };
     voters.iter().chain(learners).filter(is_former).copied().collect()
 }
@@ -438,6 +441,10 @@ mod tests {
         assert_eq!(former(&[1, 2, 33], &[3]), [NodeId(3)]);
         assert_eq!(former(&[1, 2, 33], &[]), []);
         assert_eq!(former(&[1, 2, 3], &[]), []);
+        // The successor was forgotten before that.
+        state.apply(Command::ForgetNode { id: 33 }).expect("it is known");
+        let ids = [NodeId(1), NodeId(2), NodeId(3)];
+        assert_eq!(former_selves(&state, &ids, &[]), [NodeId(3)]);
     }
 
     #[test]

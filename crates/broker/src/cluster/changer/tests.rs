@@ -28,6 +28,8 @@ struct Scene {
     gone: BTreeSet<u64>,
     /// What may yet be done before the leader dies, and whether the last of it takes effect.
     left: Option<(usize, bool)>,
+    /// Goes down as soon as a member is recorded as started.
+    falls: Option<NodeId>,
 }
 
 struct Fake {
@@ -149,6 +151,9 @@ impl Site for Fake {
 
     async fn submit(&self, command: Command) -> Result<Outcome, Refusal> {
         self.act(|scene| {
+            if matches!(command, Command::MembersStarted(_)) {
+                scene.down.extend(scene.falls);
+            }
             let outcome = scene.state.apply(command)?;
             // A node starts what it is told to; it must not be counted for what it was before.
             let counts = |member: &&Member| scene.group.get(&member.node) == Some(&true);
@@ -217,6 +222,7 @@ fn scene() -> Scene {
         down: BTreeSet::new(),
         gone: BTreeSet::new(),
         left: None,
+        falls: None,
     }
 }
 
@@ -359,10 +365,32 @@ async fn a_refused_change_changes_nothing() {
     let critical = Scene { down: [NodeId(2)].into(), ..wiped() };
     refuses(critical, 33, What::Add, MemberError::NoQuorum { running: 1, voters: 3 }).await;
     let would = MemberError::WouldLoseQuorum { running: 1, voters: 2 };
-    refuses(dead(), 2, delete, would).await;
+    refuses(dead(), 2, delete, would.clone()).await;
+    // Its node runs, and it has nothing to vote with.
+    refuses(hollow(), 2, delete, would).await;
     let mut last = scene();
     last.group = [(NodeId(1), true)].into();
     refuses(last, 1, delete, MemberError::LastMember).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_a_vote_who_cannot_give_it() {
+    // The new member's node goes down in the moment before, and so does one that is needed.
+    for (scene, falls, expected) in [
+        (scene(), 4, MemberError::NodeNotRunning),
+        (dead(), 2, MemberError::NoQuorum { running: 2, voters: 4 }),
+        (hollow(), 2, MemberError::NoQuorum { running: 2, voters: 4 }),
+    ] {
+        let scene = Scene { falls: Some(NodeId(falls)), ..scene };
+        let (before, queue) = (scene.group.clone(), scene.queue);
+        let changer =
+            Changer::new(Fake { scene: Mutex::new(scene), died: watch::Sender::new(false) });
+        assert_eq!(changer.here(queue, NodeId(4), What::Add).await, Err(expected));
+        let voters = |group: &BTreeMap<NodeId, bool>| {
+            group.iter().filter(|(_, votes)| **votes).map(|(node, _)| *node).collect::<Vec<_>>()
+        };
+        assert_eq!(voters(&changer.site.scene.lock().group), voters(&before));
+    }
 }
 
 #[test]
