@@ -27,10 +27,16 @@ impl Lease {
         Self { length, sent_at }
     }
 
-    /// A renewal that was sent at `sent_at` has succeeded. An answer that comes late, after a
-    /// later one, changes nothing.
-    pub fn renewed(&mut self, sent_at: Millis) {
-        self.sent_at = self.sent_at.max(sent_at);
+    /// A renewal that was sent at `sent_at` has succeeded, as is heard at `now`. An answer that comes
+    /// late, after a later one, changes nothing; nor does one that comes when the lease has ended:
+    /// whoever has looked meanwhile has stopped, and must not be the only one. Returns whether the
+    /// lease goes on.
+    pub fn renewed(&mut self, sent_at: Millis, now: Millis) -> bool {
+        let goes_on = self.is_usable(now);
+        if goes_on {
+            self.sent_at = self.sent_at.max(sent_at);
+        }
+        goes_on
     }
 
     /// The first moment at which nothing may be confirmed any more.
@@ -65,12 +71,22 @@ mod tests {
         let mut lease = Lease::new(Millis(2000), Millis(100));
         assert!(lease.is_usable(Millis(1899)) && !lease.is_usable(Millis(1900)));
         assert_eq!(lease.remaining(Millis(900)), Millis(1000));
-        lease.renewed(Millis(600));
+        assert!(lease.renewed(Millis(600), Millis(700)));
         assert_eq!(lease.ends_at(), Millis(2400));
-        lease.renewed(Millis(500));
+        assert!(lease.renewed(Millis(500), Millis(800)));
         assert_eq!(lease.ends_at(), Millis(2400), "answers may overtake each other");
         assert_eq!(lease.renew_at(), Millis(1100));
         assert_eq!(lease.remaining(Millis(3000)), Millis(0));
+    }
+
+    /// The answer to a renewal comes between the end of the lease and the moment at which somebody
+    /// notices it.
+    #[test]
+    fn what_has_ended_does_not_come_back() {
+        let mut lease = Lease::new(Millis(2000), Millis(100));
+        assert!(!lease.renewed(Millis(1800), Millis(1900)));
+        assert!(!lease.is_usable(Millis(1900)));
+        assert_eq!(lease.ends_at(), Millis(1900));
     }
 
     proptest! {

@@ -43,7 +43,7 @@ fn a7_8_2_partition_with_a_quorum() {
     assert_eq!(outcomes(&world).into_iter().collect::<Vec<_>>(), [(0, 3)]);
 }
 
-/// A7.8.3 and A7.8.4, the scenario of the second text: a claim is left open, the other node repairs
+/// A7.8.3, the scenario of the second text: a claim is left open, the other node repairs
 /// it and serves, and the one that claimed comes back and is stale.
 #[test]
 fn a7_8_3_auto_repair() {
@@ -57,6 +57,46 @@ fn a7_8_3_auto_repair() {
     let world = seek(world, 0);
     assert_eq!(class_on_disk(&world, 0), Class::Stale);
     attach(world, 1, 0);
+}
+
+/// A7.8.4: whoever left the claim open comes back while the other one is away. Its copy has the age
+/// that it claimed, and must not be served; nor may it be when the claim was repaired and no more.
+#[test]
+fn a7_8_4_the_claimant_comes_back_after_the_repair() {
+    let age = |node: &Node| node.file.standing.age().map(crate::age::Age::get);
+    for own in [1, 2] {
+        let world = walk(confirm_both(pair(), 0, 1), &[Step::ActiveEndBreaks(0), Step::Swap(0)]);
+        let world = until(world, 0, |node| age(node) == Some(own));
+        let world = walk(world, &[Step::Crash(0)]);
+        assert_eq!((register(&world), age(&world.nodes[0])), (-2, Some(own)));
+        let world = confirm_alone(serve(walk(world, &[Step::ReplicaEndBreaks(1)]), 1), 1);
+        assert_eq!(register(&world), 3);
+        let world = stop(world, 1);
+        assert_eq!(class_on_disk(&world, 0), Class::Stale);
+        assert_eq!(outcomes(&world).into_iter().collect::<Vec<_>>(), [(1, 4)]);
+    }
+}
+
+/// A7.4: the last one that was active comes back; nobody else may.
+#[test]
+fn a7_4_the_last_active_starts_again() {
+    let alone = confirm_alone(detach(confirm_both(pair(), 0, 1), 0), 0);
+    let value = register(&alone);
+    let world = walk(alone, &[Step::ReplicaEndBreaks(1), Step::Crash(0)]);
+    assert_eq!(outcomes(&world).into_iter().collect::<Vec<_>>(), [(0, value + 1)]);
+    for (register, own, ends) in [(-6, 5, 7), (-6, 6, 7)] {
+        let world = down(register, own, 1);
+        assert_eq!(outcomes(&world).into_iter().collect::<Vec<_>>(), [(0, ends)]);
+    }
+}
+
+/// A8.1: an active node that loses the quorum stops serving, and waits for it.
+#[test]
+fn a8_1_the_quorum_is_lost_while_active() {
+    let world = walk(confirm_both(pair(), 0, 1), &[Step::LeaseEnds(0), Step::LearnLeaseEnd(0)]);
+    let world = walk(world, &[Step::Closed(0), Step::Unavailable(0)]);
+    assert_eq!(world.nodes[0].phase(), Phase::Waiting);
+    assert_eq!(world.nodes[0].machine.map(|machine| machine.gate()), Some(Gate::Closed));
 }
 
 /// A12.2: failover and failback, seen by the values: 1, 2, 3, 3, 4.

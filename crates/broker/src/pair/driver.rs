@@ -346,8 +346,11 @@ impl Driver {
         };
         match done {
             Some(true) => {
-                lease.renewed(sent_at);
-                self.hold.extend(lease.ends_at(), clock::now());
+                let now = clock::now();
+                // If it has ended the next tick says so.
+                if lease.renewed(sent_at, now) {
+                    self.hold.extend(lease.ends_at(), now);
+                }
             }
             Some(false) => {
                 self.hold.end();

@@ -25,6 +25,9 @@ mod node;
 mod owner;
 mod plan;
 pub(crate) mod rules;
+#[cfg(test)]
+mod scripts;
+mod trap;
 mod world;
 
 use std::cell::Cell;
@@ -73,6 +76,14 @@ struct Outcome {
 }
 
 fn run(plan: Plan) -> Outcome {
+    run_script(plan, script)
+}
+
+/// Runs something of which every step is given.
+fn run_script<F>(plan: Plan, script: impl FnOnce(Arc<World>) -> F) -> Outcome
+where
+    F: Future<Output = u64>,
+{
     rules::break_rule(plan.broken);
     quorum::sim::begin(plan.seed, quorum::sim::Broken::None);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -109,20 +120,25 @@ fn run(plan: Plan) -> Outcome {
     outcome
 }
 
-/// A whole run; gives the time that it took to heal.
-async fn script(world: Arc<World>) -> u64 {
-    let plan = world.plan.clone();
-    let mut rng = Rng::new(plan.seed ^ 0xa5a5);
-    tokio::spawn(Arc::clone(&world).lead());
+/// Starts all nodes and what is between them.
+fn begin(world: &Arc<World>, rng: &mut Rng) {
+    tokio::spawn(Arc::clone(world).lead());
     let nodes = world.all();
     for node in &nodes {
         world.boot(*node);
     }
     for (at, &one) in nodes.iter().enumerate() {
         for &other in &nodes[at + 1..] {
-            tokio::spawn(Arc::clone(&world).keep(one, other, rng.fork()));
+            tokio::spawn(Arc::clone(world).keep(one, other, rng.fork()));
         }
     }
+}
+
+/// A whole run; gives the time that it took to heal.
+async fn script(world: Arc<World>) -> u64 {
+    let plan = world.plan.clone();
+    let mut rng = Rng::new(plan.seed ^ 0xa5a5);
+    begin(&world, &mut rng);
     let stop = watch::Sender::new(false);
     let mut clients = tokio::task::JoinSet::new();
     for queue in world.queues() {
@@ -142,10 +158,6 @@ async fn script(world: Arc<World>) -> u64 {
         *world.away.lock() = None;
         world.boot(node);
     }
-    let over = async { while clients.join_next().await.is_some() {} };
-    if tokio::time::timeout(Duration::from_secs(60), over).await.is_err() {
-        world.fail(format!("clients wait for ever; {}", world.book.lock().describe()));
-    }
     let since = Instant::now();
     for queue in world.queues() {
         for node in world.all() {
@@ -156,6 +168,10 @@ async fn script(world: Arc<World>) -> u64 {
         }
     }
     let healed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let over = async { while clients.join_next().await.is_some() {} };
+    if tokio::time::timeout(Duration::from_secs(60), over).await.is_err() {
+        world.fail(format!("clients wait for ever; {}", world.book.lock().describe()));
+    }
     for queue in world.queues() {
         let nodes = world.alive();
         if let Some(node) = rng.pick(&nodes) {
@@ -248,6 +264,20 @@ mod tests {
         assert!(failed.is_empty(), "{} seeds failed", failed.len());
     }
 
+    /// The tables of crash points, on the real drivers: at each point somebody of the pair dies, is
+    /// stopped or is cut off, again and again.
+    #[test]
+    fn harm_at_every_point() {
+        let rounds = number("SIM_ROUNDS").unwrap_or(1);
+        for (at, point) in trap::Point::ALL.into_iter().enumerate() {
+            let seeds = 100_000 + at as u64 * 1_000;
+            let plan = |seed| Plan { trap: Some(point), calm: 1_500, ..Plan::new(seed) };
+            println!("{point:?}:");
+            let failed = sweep(seeds..seeds + rounds, plan);
+            assert!(failed.is_empty(), "{point:?}: {} seeds failed", failed.len());
+        }
+    }
+
     #[test]
     fn a_seed_is_a_run() {
         for seed in 0..3 {
@@ -268,7 +298,6 @@ mod tests {
             Rule::RaiseAfterLoss,
             Rule::GateUntilCommit,
             Rule::Commit,
-            Rule::MarkSyncing,
             Rule::DurableAnswers,
         ];
         let most = number("SIM_SEEDS").unwrap_or(200);

@@ -1,6 +1,7 @@
 //! A journal that is open on its active node: its ground, its queues, and the shard that has them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use activation::file::JournalUid;
 use journal::disk::real::RealDisk;
+use journal::error::OpenError;
 use journal::journal::Journal;
 use journal::op::Op;
 use journal::recovery::Recovery;
@@ -43,6 +45,10 @@ use crate::shards::Shards;
 use crate::topology::Topology;
 use crate::totals::{Counters, Totals};
 use crate::vital;
+
+/// Positions of one term: what a consumer was given before it was stored, and what was lost then, must
+/// not have its position again, or a late acknowledgement would settle another message.
+const TERM_BITS: u32 = 40;
 
 /// How often it is looked whether the last user of a ground has gone.
 const LAST_USER: Duration = Duration::from_millis(2);
@@ -84,8 +90,22 @@ pub(crate) fn open_journal(
     options.sync_delay = yard.settings.sync_delay;
     options.write_delay = yard.settings.write_delay;
     let (journal, recovery) = Journal::open(options, Arc::new(RealDisk), Arc::clone(&ear) as _)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| cannot_open(yard, name, &error))?;
     Ok((journal, recovery, ear))
+}
+
+/// A journal could not be opened. What the disk does not do this time it may do the next time: a copy
+/// that is whole must not wait for an operator because of it. So the node stops, as after every write
+/// that has failed; but for want of room, which others have too.
+pub(crate) fn cannot_open(yard: &Yard, name: &str, error: &OpenError) -> String {
+    let reason = error.to_string();
+    if let OpenError::Io { source, .. } = error
+        && !matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    {
+        tracing::error!(journal = name, %reason, "a journal cannot be opened; the node stops");
+        yard.failed.send_replace(Some(reason.clone()));
+    }
+    reason
 }
 
 /// See the module head.
@@ -207,7 +227,10 @@ impl Stage {
             chores: yard.chores.clone(),
             consumers: Arc::clone(&yard.consumers),
         };
-        let slots = std::mem::take(&mut self.slots);
+        let mut slots = std::mem::take(&mut self.slots);
+        for slot in &mut slots {
+            slot.begin_behind(Seq(term << TERM_BITS));
+        }
         let shard = Shard::of_journal(desk, Arc::clone(&yard.totals), slots);
         self.task = Some(vital::spawn("the shard of a journal", &yard.failed, shard.run()));
     }

@@ -12,6 +12,7 @@
 mod dead_lettering;
 mod dead_letters;
 mod delivery;
+mod gaps;
 mod outgoing;
 mod perform;
 mod storage;
@@ -37,6 +38,7 @@ use crate::shard::command::{self, Arrival, Content, Deleted, Got, Settlement};
 use crate::shard::desk::Desk;
 use crate::shard::profile::Profile;
 use crate::shard::slot::dead_letters::DeadLetters;
+use crate::shard::slot::gaps::Gaps;
 use crate::shard::slot::outgoing::{Going, Outgoing};
 use crate::shard::slot::storage::stored_head;
 use crate::shard::slot::subscriptions::{Consumer, Ending};
@@ -59,6 +61,7 @@ pub(crate) struct Slot {
     pub(crate) profile: Profile,
     machine: Queue,
     next_seq: Seq,
+    gaps: Gaps,
     bodies: Bodies,
     spilled: Spilled,
     /// Bytes of bodies that the desk has counted.
@@ -120,11 +123,20 @@ impl Slot {
         slot
     }
 
+    /// New messages get positions behind this one, unless they are further already.
+    pub(crate) fn begin_behind(&mut self, position: Seq) {
+        if self.next_seq <= position {
+            self.gaps.used(position);
+            self.next_seq = position.next();
+        }
+    }
+
     fn around(profile: Profile, machine: Queue, next_seq: Seq, now: Timestamp) -> Self {
         Self {
             profile,
             machine,
             next_seq,
+            gaps: Gaps::default(),
             bodies: Bodies::default(),
             spilled: Spilled::default(),
             counted: Weight::default(),
@@ -153,6 +165,7 @@ impl Slot {
 
     /// Puts back one message of the journal; `false` if it was only spilled and must be released.
     pub(crate) fn restore(&mut self, seq: Seq, head: &[u8]) -> bool {
+        self.gaps.used(seq);
         let maybe_delivered = Some(seq) <= self.handed_out_before;
         let Some((&spilled, head)) = head.split_last() else { return false };
         if spilled != 0 {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use activation::age::Age;
 use activation::gate::Gate;
-use activation::machine::{Machine, Phase};
+use activation::machine::{Machine, Phase, Step};
 use activation::register::Register;
 use activation::standing::{Record, Standing};
 use metadata::state::State;
@@ -107,8 +107,11 @@ pub(super) struct Tally {
     pub(super) synced: u64,
     /// Copies that were put aside.
     pub(super) discarded: u64,
-    /// Claims that another start of a node than the claimant has gone on from.
-    pub(super) repaired: u64,
+    /// Open claims that were gone on from, by who had not their age (auto-repair) and by who had it.
+    pub(super) auto_repairs: u64,
+    pub(super) self_repairs: u64,
+    /// Nodes that met what waited for them at a step.
+    pub(super) trapped: u64,
     pub(super) kills: u64,
     pub(super) power_cuts: u64,
     pub(super) stops: u64,
@@ -145,7 +148,9 @@ impl Tally {
             served,
             synced,
             discarded,
-            repaired,
+            auto_repairs,
+            self_repairs,
+            trapped,
             kills,
             power_cuts,
             stops,
@@ -220,6 +225,19 @@ impl Book {
     fn owed(&self) -> impl Iterator<Item = &Name> {
         let owed = |fate: &Fate| (fate.released || fate.confirmed) && !fate.settled && !fate.taken;
         self.fates.iter().filter(move |(_, fate)| owed(fate)).map(|(name, _)| name)
+    }
+
+    fn count_repair(&mut self, before: Option<Phase>, phase: Phase) {
+        let step = |phase| match phase {
+            Some(Phase::Raising { step, .. }) => Some(step),
+            _ => None,
+        };
+        match (step(before), step(Some(phase))) {
+            (_, Some(Step::RepairFile)) => self.tally.auto_repairs += 1,
+            (Some(Step::RepairFile), _) => {}
+            (_, Some(Step::RepairRegister)) => self.tally.self_repairs += 1,
+            _ => {}
+        }
     }
 
     /// What a copy lacks of what is owed.
@@ -367,12 +385,13 @@ impl World {
 
     pub(super) fn on_step(&self, me: Sender, machine: &Machine, hold: &Arc<Hold>) {
         let phase = *machine.phase();
-        let mut begins = None;
+        let (mut begins, mut was) = (None, None);
         self.judge(|book| {
             let before = book.views.get(&me.node).filter(|view| view.me == me);
             let before = before.map(|view| view.phase);
             if before != Some(phase) {
-                begins = Some(phase);
+                (begins, was) = (Some(phase), before);
+                book.count_repair(before, phase);
             }
             let view = View {
                 me,
@@ -403,6 +422,7 @@ impl World {
             Ok(())
         });
         if let Some(phase) = begins {
+            self.spring(me, was, phase);
             self.say(|| format!("node {}: {phase:?}", me.node));
         }
     }

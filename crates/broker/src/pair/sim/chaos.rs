@@ -9,6 +9,7 @@ use model::id::NodeId;
 use tokio::time::Instant;
 
 use super::disk::Speed;
+use super::trap::Trap;
 use super::world::{Death, NAME, PAIR, World};
 use crate::replicated::sim::rng::Rng;
 
@@ -26,6 +27,7 @@ pub(super) async fn storm(world: Arc<World>, mut rng: Rng) -> Option<(NodeId, bo
         }
         harm(&world, &mut rng);
     }
+    world.traps.lock().clear();
     world.say(|| "the storm is over".into());
     world.trace(3, &[]);
     while !is_paired {
@@ -95,7 +97,11 @@ fn harm(world: &Arc<World>, rng: &mut Rng) {
     let victims = if rng.chance(75) { &PAIR[..] } else { &all[..] };
     let one = *rng.pick(victims).expect("there are some");
     let other = *rng.pick(&all).expect("there are some");
-    match rng.below(16) {
+    let kind = match world.plan.trap {
+        Some(_) if rng.chance(60) => 18,
+        _ => rng.below(19),
+    };
+    match kind {
         0..=2 => {
             let how = if rng.chance(50) { Death::Kill } else { Death::Power };
             end(world, rng, one, how);
@@ -180,11 +186,16 @@ fn harm(world: &Arc<World>, rng: &mut Rng) {
                 }
             });
         }
+        16..=18 => {
+            let trap = Trap::new(rng, world.plan.trap);
+            world.say(|| format!("{trap:?} waits"));
+            world.traps.lock().push(trap);
+        }
         _ => {}
     }
 }
 
-fn end(world: &Arc<World>, rng: &mut Rng, node: NodeId, how: Death) {
+pub(super) fn end(world: &Arc<World>, rng: &mut Rng, node: NodeId, how: Death) {
     let time = if rng.chance(50) { rng.millis(0, 300) } else { rng.millis(300, 6_000) };
     end_for(world, node, how, time);
 }
@@ -204,7 +215,7 @@ fn end_for(world: &Arc<World>, node: NodeId, how: Death, time: Duration) {
     later(world, time, move |world| world.boot(node));
 }
 
-fn cut(world: &Arc<World>, rng: &mut Rng, paths: &[(NodeId, NodeId)]) {
+pub(super) fn cut(world: &Arc<World>, rng: &mut Rng, paths: &[(NodeId, NodeId)]) {
     world.book.lock().tally.cuts += 1;
     world.say(|| format!("cut: {paths:?}"));
     for &(from, to) in paths {
@@ -218,7 +229,7 @@ fn cut(world: &Arc<World>, rng: &mut Rng, paths: &[(NodeId, NodeId)]) {
     });
 }
 
-fn pause(world: &Arc<World>, rng: &mut Rng, node: NodeId) {
+pub(super) fn pause(world: &Arc<World>, rng: &mut Rng, node: NodeId) {
     let Some(node) = world.node(node) else { return };
     world.say(|| format!("node {} is stopped for a while", node.me.node));
     world.book.lock().tally.pauses += 1;

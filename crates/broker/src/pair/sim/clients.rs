@@ -26,15 +26,15 @@ use crate::shard::command::{
 pub(super) type Stop = watch::Receiver<bool>;
 
 /// A connection to a node.
-struct Connection {
-    node: Arc<Node>,
+pub(super) struct Connection {
+    pub(super) node: Arc<Node>,
     origin: Arc<Origin>,
     mailbox: Mailbox,
     dead: watch::Receiver<bool>,
 }
 
 /// What happened to a connection.
-enum Happened {
+pub(super) enum Happened {
     Events(Vec<Event>),
     /// Nothing, for as long as was waited.
     Nothing,
@@ -43,7 +43,7 @@ enum Happened {
 }
 
 impl Connection {
-    fn new(node: Arc<Node>) -> Self {
+    pub(super) fn new(node: Arc<Node>) -> Self {
         let mailbox = Mailbox::new();
         let origin = Arc::new(Origin {
             id: ConnectionId(node.name()),
@@ -70,7 +70,7 @@ impl Connection {
     }
 
     /// Publishes messages, with one batch.
-    fn publish(&self, world: &World, queue: QueueId, names: &[Name], length: u64) {
+    pub(super) fn publish(&self, world: &World, queue: QueueId, names: &[Name], length: u64) {
         let mut weight = 0;
         let mut commands = Vec::with_capacity(names.len());
         for &name in names {
@@ -91,7 +91,7 @@ impl Connection {
         self.post(weight, commands);
     }
 
-    async fn wait(&mut self, most: Duration) -> Happened {
+    pub(super) async fn wait(&mut self, most: Duration) -> Happened {
         let mailbox = self.mailbox.clone();
         tokio::select! {
             biased;
@@ -101,7 +101,7 @@ impl Connection {
         }
     }
 
-    async fn consume(
+    pub(super) async fn consume(
         &mut self,
         queue: QueueId,
         consumer: ConsumerId,
@@ -132,7 +132,7 @@ impl Connection {
     }
 
     /// Takes what has come; gives what is to be settled.
-    fn take(
+    pub(super) fn take(
         &self,
         world: &World,
         queue: QueueId,
@@ -162,13 +162,13 @@ impl Connection {
         Ok(taken)
     }
 
-    fn settle(&self, queue: QueueId, unsettled: Vec<Unsettled>, outcome: Outcome) {
+    pub(super) fn settle(&self, queue: QueueId, unsettled: Vec<Unsettled>, outcome: Outcome) {
         let outcome = Settlement::Client(outcome);
         self.post(0, vec![Command::Settle { queue, unsettled, outcome }]);
     }
 
     /// It ends without a word.
-    fn leave(self) {
+    pub(super) fn leave(self) {
         if !self.is_dead() {
             self.post(0, vec![Command::ConnectionGone { connection: self.origin.id }]);
         }
@@ -212,7 +212,7 @@ pub(super) async fn publisher(world: Arc<World>, queue: QueueId, mut rng: Rng, s
     }
 }
 
-fn heard(world: &World, publisher: u64, open: &mut BTreeSet<u64>, events: Vec<Event>) {
+pub(super) fn heard(world: &World, publisher: u64, open: &mut BTreeSet<u64>, events: Vec<Event>) {
     for event in events {
         let Event::Confirmed { number, accepted, .. } = event else {
             return world.fail(format!("a publisher got {event:?}"));

@@ -36,7 +36,7 @@ use super::world::World;
 use crate::pair::aside;
 use crate::pair::ear::Ear;
 use crate::pair::folder::{Found, STATE};
-use crate::pair::stage::Yard;
+use crate::pair::stage::{self, Yard};
 use crate::pair::works::{Opened, Shelf, Store, Works};
 use crate::replicated::sim::rng::Rng;
 
@@ -185,8 +185,8 @@ impl Shelf for Folder {
         let mut options = Options::new(self.data());
         options.segment_bytes = Options::SEGMENT_BYTES_MIN;
         let (disk, drive) = (self.bay.drive.disk.clone(), Arc::clone(&self.bay.drive));
-        let (journal, recovery) =
-            InlineJournal::open(options, Arc::new(disk)).map_err(|error| error.to_string())?;
+        let (journal, recovery) = InlineJournal::open(options, Arc::new(disk))
+            .map_err(|error| stage::cannot_open(yard, name, &error))?;
         let names = names_of(&journal, &recovery).map_err(|error| error.to_string())?;
         if let Some(world) = self.bay.world.upgrade() {
             world.on_opened(drive.node, names);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::disk::Speed;
 use super::net::Pace;
 use super::rules::Rule;
+use super::trap::Point;
 use crate::config;
 use crate::replicated::sim::rng::Rng;
 
@@ -36,10 +37,26 @@ pub(super) struct Plan {
     pub(super) cache: u64,
     pub(super) window: u32,
     pub(super) settings: config::Journal,
+    /// Every trap is at this point.
+    pub(super) trap: Option<Point>,
     pub(super) broken: Option<Rule>,
 }
 
 impl Plan {
+    /// A run without chance, for a script.
+    pub(super) fn quiet() -> Self {
+        Self {
+            apart: false,
+            later: false,
+            queues: 1,
+            disk: Speed { least: 1, most: 1 },
+            pace: Pace { slow: 100, most: 1 },
+            slow: 1,
+            cache: 1 << 20,
+            ..Self::new(0)
+        }
+    }
+
     /// The run of a seed.
     pub(super) fn new(seed: u64) -> Self {
         let rng = &mut Rng::new(seed ^ 0x7a17);
@@ -69,6 +86,7 @@ impl Plan {
             cache: one(&[0, 1_500, 1 << 20]),
             window: 1 << 20,
             settings,
+            trap: None,
             broken: None,
         }
     }

@@ -17,8 +17,6 @@ pub(crate) enum Rule {
     GateUntilCommit,
     /// The next age is committed before it is served under.
     Commit,
-    /// A copy says that it is worth nothing before it is overwritten.
-    MarkSyncing,
     /// A replica answers what is on its disk.
     DurableAnswers,
 }
@@ -37,7 +35,6 @@ pub(super) fn break_rule(rule: Option<Rule>) {
         Some(Rule::RaiseAfterLoss) => [Some(Pure::RaiseAfterLoss), None],
         Some(Rule::GateUntilCommit) => [Some(Pure::GateUntilCommit), None],
         Some(Rule::Commit) => [Some(Pure::CommitFirst), None],
-        Some(Rule::MarkSyncing) => [Some(Pure::MarkSyncing), None],
         Some(Rule::AnswerFirst | Rule::DurableAnswers) | None => [None, None],
     });
 }

@@ -1,7 +1,7 @@
 //! Everything that a run consists of.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use journal::journal::Journal;
 use journal::listener::Deaf;
@@ -21,6 +21,7 @@ use super::group::Group;
 use super::net::Net;
 use super::node::{self, Node};
 use super::plan::Plan;
+use super::trap::Trap;
 use crate::cluster::proposal::Proposal;
 use crate::cluster::proposer::Proposer;
 use crate::pair::registry::Pairs;
@@ -54,6 +55,7 @@ struct Grave {
 
 /// See the module head.
 pub(super) struct World {
+    pub(super) this: Weak<World>,
     pub(super) plan: Plan,
     pub(super) start: Instant,
     pub(super) rng: Mutex<Rng>,
@@ -65,6 +67,7 @@ pub(super) struct World {
     pub(super) drives: BTreeMap<NodeId, Arc<Drive>>,
     nodes: Mutex<BTreeMap<NodeId, Arc<Node>>>,
     graves: Mutex<BTreeMap<NodeId, Grave>>,
+    pub(super) traps: Mutex<Vec<Trap>>,
     /// A node that nobody starts.
     pub(super) away: Mutex<Option<NodeId>>,
     /// Raised when something changes that others wait for.
@@ -93,7 +96,8 @@ impl World {
         let idle = Arc::new(idle);
         let truth = node::topology(&idle, nobody, &shards, &pairs, &proposer).0;
         let group = Group::new(rng.fork(), truth);
-        let world = Arc::new(Self {
+        let world = Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
             start: Instant::now(),
             net: Mutex::new(net),
             book: Mutex::new(Book::default()),
@@ -102,6 +106,7 @@ impl World {
             drives,
             nodes: Mutex::default(),
             graves: Mutex::new(graves),
+            traps: Mutex::default(),
             away: Mutex::default(),
             changed: watch::Sender::new(0),
             trace: Mutex::new(plan.seed),

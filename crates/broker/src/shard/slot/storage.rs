@@ -92,8 +92,13 @@ impl Slot {
         let last = self.next_seq.0 - 1;
         let mut records = Vec::new();
         let mut at = from.0;
-        let until = last.min(from.0.saturating_add(SURVEY_SPAN));
-        while at <= until && records.len() < most {
+        let mut looks = 0;
+        while at <= last && looks <= SURVEY_SPAN && records.len() < most {
+            if let Some(behind) = self.gaps.behind(at) {
+                at = behind;
+                continue;
+            }
+            looks += 1;
             if let Some(head) = self.machine.head(Seq(at)) {
                 records.push((Seq(at), stored_head(head, self.spilled.contains(Seq(at)))));
             }

@@ -1,0 +1,89 @@
+//! Runs of which every step is given: what storms have found, at its shortest.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use amqp::request::Outcome;
+use model::id::NodeId;
+
+use super::clients::{self, Connection, Happened};
+use super::disk::Speed;
+use super::plan::Plan;
+use super::world::{Death, PAIR, World};
+use super::{HEALING, begin, run_script};
+use crate::replicated::sim::rng::Rng;
+use crate::shard::command::Consumed;
+
+const WITNESS: NodeId = NodeId(3);
+
+/// A consumer has a message that was not durable when the pair lost power, and then acknowledges it:
+/// a message that came since must not go for it.
+#[test]
+fn an_acknowledgement_of_what_was_lost_settles_nothing_else() {
+    let outcome = run_script(Plan::quiet(), |world| async move {
+        begin(&world, &mut Rng::new(1));
+        let queue = world.queues()[0];
+        assert!(clients::proves_to_serve(&world, WITNESS, queue, HEALING).await);
+        let witness = world.node(WITNESS).expect("it is there");
+        clients::drain(&world, &witness, queue, HEALING).await;
+        let mut consumer = Connection::new(Arc::clone(&witness));
+        let id = witness.consumer();
+        assert_eq!(consumer.consume(queue, id, 10).await, Some(Consumed::Done));
+        for drive in world.drives.values() {
+            drive.set_speed(Speed { least: 60_000, most: 60_000 });
+        }
+        let lost = Connection::new(world.node(PAIR[1]).expect("it is there"));
+        lost.publish(&world, queue, &[(900, 1)], 0);
+        let held = delivered(&world, &mut consumer, queue, id).await;
+        for node in PAIR {
+            world.end_node(node, Death::Power);
+        }
+        for drive in world.drives.values() {
+            drive.set_speed(Speed { least: 1, most: 1 });
+        }
+        for node in PAIR {
+            world.boot(node);
+        }
+        // The consumer's connection takes nothing more, so that what comes now waits for it.
+        let mut publisher = Connection::new(witness);
+        // While nobody serves they are refused.
+        for number in 1..50 {
+            publisher.publish(&world, queue, &[(901, number)], 0);
+            let mut open = BTreeSet::from([number]);
+            if let Happened::Events(events) = publisher.wait(HEALING).await {
+                clients::heard(&world, 901, &mut open, events);
+            }
+            if world.book.lock().tally.confirmed == 2 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        consumer.settle(queue, held, Outcome::Accept);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        consumer.leave();
+        let node = world.node(PAIR[0]).expect("it is there");
+        clients::drain(&world, &node, queue, HEALING).await;
+        0
+    });
+    assert_eq!(outcome.failure, None);
+    assert_eq!(outcome.tally.confirmed, 2, "the first one proved that the queue is served");
+}
+
+/// The first message that a consumer gets.
+async fn delivered(
+    world: &World,
+    consumer: &mut Connection,
+    queue: model::id::QueueId,
+    id: model::id::ConsumerId,
+) -> Vec<amqp::request::Unsettled> {
+    loop {
+        let Happened::Events(events) = consumer.wait(HEALING).await else {
+            panic!("nothing comes");
+        };
+        let taken = consumer.take(world, queue, id, events, false).expect("it is not cancelled");
+        if !taken.is_empty() {
+            return taken.into_iter().map(|(one, _)| one).collect();
+        }
+    }
+}
