@@ -257,6 +257,11 @@ impl Cluster {
         self.inquiries.set(inquiries).expect("a node is made once");
     }
 
+    /// Whether there may be streams of no queue.
+    pub(crate) fn has_strays(&self) -> bool {
+        !self.strays.lock().is_empty()
+    }
+
     /// Drops what is of no queue.
     pub(crate) fn drop_strays(&self, is_used: impl Fn(StreamId) -> bool) {
         let mut strays = std::mem::take(&mut *self.strays.lock());

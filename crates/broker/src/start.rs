@@ -328,7 +328,7 @@ impl Opened {
     ) -> (Place, mpsc::UnboundedReceiver<Gone>) {
         let (gone, to_close) = mpsc::unbounded_channel();
         let group_size = self.config.quorum_queues.initial_group_size;
-        (Place { me: self.me.node, group_size, proposer, gone }, to_close)
+        (Place { me: self.me, group_size, proposer, gone }, to_close)
     }
 
     fn parts(&self, router: &Arc<Router>, place: Place) -> Parts {

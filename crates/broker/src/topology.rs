@@ -72,7 +72,8 @@ pub(crate) struct Topology {
 /// Where this node stands among others.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    pub(crate) me: NodeId,
+    /// This start of this node.
+    pub(crate) me: Sender,
     /// Members of a quorum queue that does not say how many it wants.
     pub(crate) group_size: u64,
     /// The way into the group's log; `None`: the node is on its own.
@@ -212,7 +213,7 @@ impl Topology {
 
     /// This node.
     pub(crate) fn me(&self) -> NodeId {
-        self.place.me
+        self.place.me.node
     }
 
     /// What the shards have to begin with. From now on they are told of every change.
@@ -278,7 +279,7 @@ impl Topology {
     /// Says where a queue that is declared here shall be.
     fn placed(&self, mut command: Command) -> Command {
         if let Command::DeclareQueue(declare) = &mut command {
-            let Place { me, group_size, proposer, .. } = &self.place;
+            let Place { me: Sender { node: me, .. }, group_size, proposer, .. } = &self.place;
             let state = self.router.state();
             if state.kind_of_new_queue(declare) == QueueKind::Quorum {
                 let (vhost, name) = (&declare.vhost, &declare.name);
@@ -328,7 +329,7 @@ impl Topology {
             self.flush(&mut inner);
         }
         // First the shards: who sees a new queue in the snapshot may post to it at once.
-        self.act(&inner.state, &outcome);
+        self.act(&inner.state, &outcome, true);
         self.router.publish(inner.state.clone());
         self.pairs.tell_changes();
         self.tell_gone(&inner.state, &outcome);
@@ -394,7 +395,7 @@ impl Topology {
         })?;
         inner.state = changed;
         if !inner.starting {
-            self.act(&inner.state, &outcome);
+            self.act(&inner.state, &outcome, true);
             self.tell_gone(&inner.state, &outcome);
         }
         Ok(outcome)
@@ -465,7 +466,7 @@ impl Topology {
             leases.applied(state, clock::now());
         }
         if !inner.starting {
-            self.act(&inner.state, &outcome);
+            self.act(&inner.state, &outcome, false);
         }
         self.router.publish(inner.state.clone());
         self.pairs.tell_changes();
@@ -498,12 +499,18 @@ impl Topology {
         }
     }
 
-    /// Tells the shards what has changed.
-    fn act(&self, state: &State, outcome: &Outcome) {
+    /// Tells the shards what has changed; `now`: by a command that is applied in this moment, and not
+    /// by all that a checkpoint comes to.
+    fn act(&self, state: &State, outcome: &Outcome, now: bool) {
         let mut counted = Counters::default();
         for queue in &outcome.queues_created {
             counted.queues_created += 1;
-            let profile = Box::new(self.profile(state, queue));
+            let mut profile = Box::new(self.profile(state, queue));
+            profile.led_by = profile
+                .founders()
+                .first()
+                .filter(|_| now)
+                .and_then(|first| self.start_of(state, *first));
             if let Some(seat) = &profile.journal {
                 self.pairs.post(seat.journal, || ShardCommand::Keep(profile.clone()));
             }
@@ -543,6 +550,15 @@ impl Topology {
         }
     }
 
+    /// Which start of a node the topology knows last. If that still runs, it has never met a command
+    /// before that is applied now.
+    fn start_of(&self, state: &State, node: NodeId) -> Option<Sender> {
+        match &self.place.proposer {
+            Some(_) => state.node(node).map(|known| Sender { node, boot: known.boot }),
+            None => (node == self.place.me.node).then_some(self.place.me),
+        }
+    }
+
     fn post(&self, queue: QueueId, command: ShardCommand) {
         self.shards.post(queue, Batch::one(command));
     }
@@ -551,7 +567,7 @@ impl Topology {
     pub(crate) fn is_of_cluster(&self, queue: &Queue) -> bool {
         queue.kind == QueueKind::Quorum
             || queue.journal.is_some()
-            || (queue.home != NodeId(0) && queue.home != self.place.me)
+            || (queue.home != NodeId(0) && queue.home != self.place.me.node)
     }
 
     /// What its shard needs to know of a queue.
@@ -569,6 +585,7 @@ impl Topology {
             home: queue.home,
             journal: seat_of(state, queue),
             quorum: (queue.kind == QueueKind::Quorum).then(|| queue.members.clone()),
+            led_by: None,
             settings: Settings {
                 max_length: effective.max_length,
                 max_length_bytes: effective.max_bytes,

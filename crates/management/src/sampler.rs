@@ -6,7 +6,8 @@
 //!   rate        10       0        20          (finite, never negative)
 //! ```
 //!
-//! The driver takes a sample of everything every [`INTERVAL`] (of a cluster, while somebody looks);
+//! The driver takes a sample of everything every [`INTERVAL`] or more rarely, if that takes long (of a
+//! cluster, while somebody looks);
 //! readers see the last two. An object
 //! that was not there at the last sample but one has rates of 0.
 
@@ -27,11 +28,23 @@ use crate::view::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
 /// Time between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
+/// A sample of ten thousand queues takes all nodes a while: then samples are as rare as it takes for
+/// them to take no more than one part of so many, of the time.
+const SHARE: u32 = 50;
+
+/// But not rarer than this.
+const INTERVAL_MAX: Duration = Duration::from_mins(1);
+
 /// How long after the last look at rates samples of a cluster are still taken.
 const WATCHED: Duration = Duration::from_mins(5);
 
 /// Samples of the whole that are kept for charts: ten minutes.
 const HISTORY: usize = 120;
+
+/// How long after the beginning of a sample that took so long the next one begins.
+pub fn interval(took: Duration) -> Duration {
+    took.saturating_mul(SHARE).clamp(INTERVAL, INTERVAL_MAX)
+}
 
 /// All totals at one moment.
 #[derive(Debug, Clone, Default)]
@@ -180,7 +193,7 @@ impl Rates {
 }
 
 /// Something made of two samples, and the time between them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Pair<T> {
     before: T,
     after: T,
@@ -191,6 +204,16 @@ impl<T> Pair<T> {
     /// Growth or fall per second; 0 if there are no two samples yet.
     pub fn change(&self, total: impl Fn(&T) -> u64) -> f64 {
         rate(total(&self.before), total(&self.after), self.elapsed_ms)
+    }
+}
+
+impl<T: Default> Pair<Option<T>> {
+    /// What both samples have; otherwise nothing that changes.
+    pub fn of_both(self) -> Pair<T> {
+        match (self.before, self.after) {
+            (Some(before), Some(after)) => Pair { before, after, elapsed_ms: self.elapsed_ms },
+            _ => Pair::default(),
+        }
     }
 }
 
@@ -263,5 +286,20 @@ mod tests {
         assert!(rates.of(publish) == 0.0);
         assert!(rates.change(publish) < 0.0);
         assert!(rates.of(|_| None) == 0.0);
+    }
+
+    #[test]
+    fn samples_that_take_long_are_rare() {
+        assert_eq!(interval(Duration::from_millis(3)), INTERVAL);
+        assert_eq!(interval(Duration::from_millis(300)), Duration::from_secs(15));
+        assert_eq!(interval(Duration::from_hours(1)), INTERVAL_MAX);
+    }
+
+    #[test]
+    fn what_one_sample_lacks_does_not_change() {
+        let pair = |before, after| Pair { before, after, elapsed_ms: 1000 };
+        assert_eq!(pair(None, Some(5)).of_both().change(|it: &u64| *it).to_bits(), 0);
+        assert_eq!(pair(Some(5), None).of_both().change(|it: &u64| *it).to_bits(), 0);
+        assert_eq!(pair(Some(2), Some(5)).of_both().change(|it| *it).to_bits(), 3.0_f64.to_bits());
     }
 }

@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use crate::api::call::Api;
@@ -29,7 +29,7 @@ use crate::clock::now_ms;
 use crate::http::failure::Failure;
 use crate::inquiry::Wanted;
 use crate::node::Node;
-use crate::sampler::{Board, Depth, INTERVAL, Sample};
+use crate::sampler::{self, Board, Depth, Sample};
 use crate::scrape;
 
 #[cfg(test)]
@@ -183,14 +183,13 @@ async fn page() -> impl IntoResponse {
 }
 
 async fn sample_for_ever<N: Node>(node: Arc<N>, rates: Arc<Board>) {
-    let mut ticks = interval(INTERVAL);
-    // Late samples would make the next interval short and its rates wild.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        let begin = Instant::now();
         if rates.is_watched() || node.other_nodes().is_empty() {
             rates.push(sample(node.as_ref()).await);
         }
+        // Counted from here, so that none comes so soon after another one that rates are wild.
+        tokio::time::sleep(sampler::interval(begin.elapsed())).await;
     }
 }
 

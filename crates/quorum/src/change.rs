@@ -40,6 +40,14 @@ impl Host {
     pub async fn change(&self, id: GroupId, change: Change) -> Result<(), GroupError> {
         let group = self.group(id)?;
         let awake = group.wake().await?;
+        // What is true of a group that has just begun is committed first.
+        let has_begun = |metrics: &openraft::RaftMetrics<Types>| {
+            metrics.committed_membership_config.log_id().is_some()
+                || metrics.current_leader != Some(metrics.id)
+                || metrics.running_state.is_err()
+        };
+        let begun = awake.raft.wait(Some(READ_WAIT)).metrics(has_begun, "a beginning").await;
+        begun.map_err(|error| GroupError::Refused(error.to_string()))?;
         let led = matches!(group.seat.role(), Role::Leader { .. });
         let refused = |error: &RaftError<Types, ClientWriteError<Types>>| {
             if led && error.forward_to_leader().is_some() {

@@ -12,6 +12,7 @@
 //! that wait for room on a full disk while what is vital goes past them.
 
 use crate::checkpoint::{self, Checkpoint};
+use crate::founding::Founding;
 use crate::log::Log;
 use crate::member::Body;
 use crate::record::{EntryKind, Head};
@@ -88,8 +89,21 @@ struct State {
     grown: u64,
     /// Whether the stream is dropped: nothing may be put into it any more.
     deleted: bool,
+    /// How the group began, until it is handed over with whatever comes next.
+    unwritten: Vec<Op>,
     /// What the journal held of checkpointed bodies at the start, until the member takes it.
     bodies: Vec<Body>,
+}
+
+/// A log at a glance.
+#[derive(Debug)]
+pub(crate) struct Outline {
+    pub(crate) vote: Option<Vote>,
+    pub(crate) last: Option<LogId>,
+    pub(crate) purged: Option<LogId>,
+    pub(crate) checkpointed: Option<LogId>,
+    /// Of all entries.
+    pub(crate) bytes: u64,
 }
 
 /// One entry of the log.
@@ -218,6 +232,7 @@ impl GroupLog {
             asked,
             grown,
             deleted: false,
+            unwritten: Vec::new(),
             bodies,
         };
         let log = Self {
@@ -232,13 +247,56 @@ impl GroupLog {
         log
     }
 
+    /// Begins an empty log as a group begins. The journal gets that with what comes next, or by
+    /// [`GroupLog::write_down`].
+    pub(crate) fn begin(&self, founding: &Founding) {
+        let Some(vote) = founding.vote() else { return };
+        let mut state = self.state.lock();
+        let position = state.take_position();
+        state.vote = Some((vote, position));
+        let voted = self.put(position, &Head::Vote(vote), Bytes::new());
+        let payload = Payload::Membership(founding.membership());
+        let (kind, bytes) = stored(&payload);
+        let (id, position) = (Founding::id(), state.take_position());
+        let founded = self.put(position, &Head::Entry { kind, id }, bytes.clone());
+        (state.first, state.held_from) = (id.index, id.index);
+        state.bytes += bytes.len() as u64;
+        state.held_bytes += bytes.len() + SLOT_BYTES;
+        self.disk.tail.add(bytes.len() + SLOT_BYTES);
+        state.slots.push_back(Slot {
+            term: id.leader_id.term,
+            position,
+            lsn: Lsn(0),
+            kind,
+            bytes: u32::try_from(bytes.len()).expect("members are few"),
+            held: Some(payload),
+        });
+        state.unwritten = vec![voted, founded];
+    }
+
+    /// Hands over how the group began, if that has not been done.
+    pub(crate) fn write_down(&self) {
+        let mut state = self.state.lock();
+        if !state.unwritten.is_empty() {
+            self.submit(&mut state, Vec::new());
+        }
+    }
+
     /// Hands operations over, while the state is locked.
-    fn submit(&self, state: &State, ops: Vec<Op>) -> Lsn {
+    fn submit(&self, state: &mut State, mut ops: Vec<Op>) -> Lsn {
         if state.deleted {
             // Whoever waits is the last to do so.
             return Lsn(0);
         }
+        let begins = !state.unwritten.is_empty();
+        if begins {
+            let behind = std::mem::replace(&mut ops, std::mem::take(&mut state.unwritten));
+            ops.extend(behind);
+        }
         let lsn = self.disk.log.submit(ops);
+        if begins && let Some(slot) = state.slots.front_mut() {
+            slot.lsn = lsn;
+        }
         self.submitted.fetch_max(lsn.0, Ordering::AcqRel);
         lsn
     }
@@ -276,25 +334,23 @@ impl GroupLog {
         &self,
         index: Option<u64>,
     ) -> io::Result<Vec<StoredMembership>> {
-        let found: Vec<(LogId, Seq)> = {
+        let found: Vec<u64> = {
             let state = self.state.lock();
             let from = index.map_or(state.first, |index| (index + 1).max(state.first));
-            let slots = (from..state.next_index()).filter_map(|index| {
-                let slot = state.slot(index)?;
-                (slot.kind == EntryKind::Membership).then(|| (slot.id(index), slot.position))
-            });
-            slots.collect()
+            let is_one = |index: &u64| {
+                state.slot(*index).is_some_and(|slot| slot.kind == EntryKind::Membership)
+            };
+            (from..state.next_index()).filter(is_one).collect()
         };
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
-        let positions = found.iter().map(|(_, position)| *position).collect();
-        let payloads = self.read_payloads(positions).await?;
         let mut memberships = Vec::new();
-        for ((id, _), payload) in found.into_iter().zip(payloads) {
-            if let Payload::Membership(membership) = loaded(EntryKind::Membership, payload?)? {
-                memberships.push(StoredMembership::new(Some(id), membership));
-            }
+        for index in found {
+            let entries = self.read(index..index + 1, u64::MAX).await?;
+            memberships.extend(entries.into_iter().filter_map(|entry| match entry.payload {
+                Payload::Membership(membership) => {
+                    Some(StoredMembership::new(Some(entry.log_id), membership))
+                }
+                Payload::Blank | Payload::Normal(_) => None,
+            }));
         }
         Ok(memberships)
     }
@@ -334,9 +390,16 @@ impl GroupLog {
         self.state.lock().checkpoint.map(|(id, _)| id)
     }
 
-    /// Bytes of all entries.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.state.lock().bytes
+    /// What there is to say about it.
+    pub(crate) fn outline(&self) -> Outline {
+        let state = self.state.lock();
+        Outline {
+            vote: state.vote.map(|(vote, _)| vote),
+            last: state.last(),
+            purged: state.purged.map(|(id, _)| id),
+            checkpointed: state.checkpoint.map(|(id, _)| id),
+            bytes: state.bytes,
+        }
     }
 
     /// Up to where entries may be purged: they are in the checkpoint, and not among the last
@@ -393,7 +456,7 @@ impl GroupLog {
                 payload: op::Payload::Bytes(bytes),
             });
         }
-        let lsn = self.submit(&state, ops);
+        let lsn = self.submit(&mut state, ops);
         state.slots.range_mut(before..).for_each(|slot| slot.lsn = lsn);
         state.held_bytes += added;
         self.disk.tail.add(added);
@@ -420,7 +483,7 @@ impl GroupLog {
         gone.reverse();
         let ops = releases(self.stream, &gone);
         if !ops.is_empty() {
-            self.submit(&state, ops);
+            self.submit(&mut state, ops);
         }
     }
 
@@ -452,7 +515,7 @@ impl GroupLog {
 
     /// Puts a record and releases the one that it replaces. It is vital, so the order holds even
     /// on a full disk. Call it with the state locked.
-    fn replace(&self, state: &State, head: &Head, payload: Bytes, replaced: Replaced) -> Lsn {
+    fn replace(&self, state: &mut State, head: &Head, payload: Bytes, replaced: Replaced) -> Lsn {
         let Replaced { position, old } = replaced;
         let mut ops = vec![self.put(position, head, payload)];
         ops.extend(old.map(|at| Op::Release { stream: self.stream, first: at, last: at }));
@@ -462,11 +525,11 @@ impl GroupLog {
     async fn save_vote(&self, vote: Vote) -> io::Result<()> {
         let (entries, lsn) = {
             let mut state = self.state.lock();
-            let entries = state.slots.back().map_or(Lsn(0), |slot| slot.lsn);
             let position = state.take_position();
             let old = state.vote.replace((vote, position)).map(|(_, at)| at);
             let replaced = Replaced { position, old };
-            (entries, self.replace(&state, &Head::Vote(vote), Bytes::new(), replaced))
+            let lsn = self.replace(&mut state, &Head::Vote(vote), Bytes::new(), replaced);
+            (state.slots.back().map_or(Lsn(0), |slot| slot.lsn), lsn)
         };
         self.seat.on_vote(vote);
         self.disk.watermark.reached(Until::Vital, lsn).await?;
@@ -482,11 +545,11 @@ impl GroupLog {
         if let Some((old, position)) = &mut state.committed {
             *old = id;
             let note = Op::Note { stream: self.stream, seq: *position, bytes: head.encode() };
-            self.submit(&state, vec![note]);
+            self.submit(&mut state, vec![note]);
         } else {
             let position = state.take_position();
             state.committed = Some((id, position));
-            self.replace(&state, &head, Bytes::new(), Replaced { position, old: None });
+            self.replace(&mut state, &head, Bytes::new(), Replaced { position, old: None });
         }
     }
 
@@ -599,7 +662,7 @@ impl GroupLog {
             Op::Put { stream: self.stream, seq, class, head: head.encode(), payload }
         };
         let ops = heads.into_iter().map(put).collect();
-        let lsn = self.submit(&state, ops);
+        let lsn = self.submit(&mut state, ops);
         (positions, lsn)
     }
 
@@ -611,9 +674,9 @@ impl GroupLog {
     /// Releases records; ascending positions are released in ranges.
     pub(crate) fn release(&self, positions: &[Seq]) {
         let ops = releases(self.stream, positions);
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if !ops.is_empty() {
-            self.submit(&state, ops);
+            self.submit(&mut state, ops);
         }
     }
 
@@ -633,7 +696,7 @@ impl GroupLog {
             let mut state = self.state.lock();
             let position = state.take_position();
             let ops = vec![self.put(position, &Head::Checkpoint(id), payload)];
-            (position, self.submit(&state, ops))
+            (position, self.submit(&mut state, ops))
         };
         // It waits for room like any put of its size, and what is vital goes past it.
         self.disk.watermark.reached(Until::Durable, lsn).await?;
@@ -743,7 +806,8 @@ impl GroupLog {
     /// Forgets the group in the journal.
     pub(crate) fn delete(&self) -> Lsn {
         let mut state = self.state.lock();
-        let lsn = self.submit(&state, vec![Op::Drop { stream: self.stream }]);
+        state.unwritten.clear();
+        let lsn = self.submit(&mut state, vec![Op::Drop { stream: self.stream }]);
         state.deleted = true;
         lsn
     }

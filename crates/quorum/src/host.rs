@@ -1,6 +1,7 @@
 //! The host of all groups of a node.
 
 use crate::bringup::{self, Piece, Received, Receiving};
+use crate::founding;
 use crate::group::{Address, GroupId};
 use crate::grouplog::{Disk, GroupLog, Limits};
 use crate::guard::{Electorate, Heard};
@@ -153,6 +154,8 @@ pub(crate) struct Shared {
     pub(crate) news: mpsc::UnboundedSender<News>,
     /// The groups that are awake and may sleep some day.
     pub(crate) awake: Mutex<BTreeSet<GroupId>>,
+    /// Groups that have begun since somebody wrote down how.
+    pub(crate) begun: Mutex<Vec<GroupId>>,
     /// How often a group has fallen asleep.
     pub(crate) dozed: AtomicU64,
     began: InstantOf<Types>,
@@ -221,6 +224,7 @@ impl Host {
             alarm: Arc::clone(&alarm),
             news,
             awake: Mutex::default(),
+            begun: Mutex::default(),
             dozed: AtomicU64::new(0),
             began: Types::now(),
             closed: AtomicBool::new(false),
@@ -232,7 +236,8 @@ impl Host {
     }
 
     /// Starts a group with what the journal held of it: brings the member to the last checkpoint
-    /// and to what is known to be committed after it. Nobody leads it yet.
+    /// and to what is known to be committed after it. Nobody leads it yet, unless it begins with a
+    /// leader ([`Recovered::founded`]).
     ///
     /// # Errors
     /// See [`StartError`].
@@ -257,7 +262,13 @@ impl Host {
             let mine = vote.committed && vote.leader_id.voted_for == me.0;
             mine && crate::sim::breaks(crate::sim::Broken::RestoredLeader)
         });
-        let term = recovered.vote.map_or(0, |(vote, _)| vote.leader_id.term);
+        // A member that has any trace of the group was there before.
+        let founding = recovered.founding.take().filter(|_| recovered.is_empty());
+        let founding = founding.filter(|founding| !founding.members.is_empty());
+        let term = match &founding {
+            Some(_) => founding::TERM,
+            None => recovered.vote.map_or(0, |(vote, _)| vote.leader_id.term),
+        };
         let ballot = Ballot::new(id, Arc::clone(&shared.alarm));
         let seat = Arc::new(Seat::new(me, member, term, ballot));
         let class = match care {
@@ -274,7 +285,15 @@ impl Host {
         let may_sleep = care == Care::Supervised && shared.options.rest.after.is_some();
         #[cfg(feature = "sim")]
         let may_sleep = may_sleep && resumed.is_none();
-        let summary = if may_sleep {
+        let summary = if let Some(founding) = &founding {
+            log.begin(founding);
+            seat.on_members(&founding.membership());
+            let leads = founding.is_led && founding.first() == Some(me);
+            if leads {
+                seat.begin_to_lead(founding::TERM);
+            }
+            founding.summary(leads)
+        } else if may_sleep {
             load(&log, &seat, &progress).await.map_err(|error| failed(&error))?
         } else {
             Summary::default()
@@ -294,6 +313,12 @@ impl Host {
             vigil: Mutex::default(),
             receiving: Mutex::default(),
         });
+        if let Some(founding) = founding.as_ref().filter(|founding| founding.is_led)
+            && let Some(first) = founding.first().filter(|first| *first != me)
+        {
+            shared.on_heard(&group, first, founding::TERM, 0);
+            group.seat.on_leader(founding::TERM, first);
+        }
         if !may_sleep {
             group.wake().await.map_err(|error| failed(&error))?;
         }
@@ -309,6 +334,9 @@ impl Host {
         shared.moved_to(id, address);
         for waiting in shared.awaited.lock().remove(&address).unwrap_or_default() {
             drop(waiting.send(Arc::clone(&group)));
+        }
+        if founding.is_some() {
+            shared.begun.lock().push(id);
         }
         shared.alarm.ring_for(id);
         Ok(())
@@ -379,6 +407,7 @@ impl Host {
             awaited.clear();
             groups.values().cloned().collect()
         };
+        self.shared.write_down();
         for node in self.shared.links.up() {
             self.on_down(node);
         }
@@ -546,6 +575,15 @@ impl Shared {
             Entry::Vacant(place) => {
                 place.insert(Arc::clone(group));
                 Ok(())
+            }
+        }
+    }
+
+    /// Hands over to the journal how groups have begun. Nobody waits for that.
+    pub(crate) fn write_down(&self) {
+        for id in std::mem::take(&mut *self.begun.lock()) {
+            if let Some(group) = self.group(id) {
+                group.log.write_down();
             }
         }
     }

@@ -13,8 +13,8 @@
 //! let host = Host::new(Options::new(me), journal, watermark, transport);
 //! // The links' handler calls on_up, on_down, on_messages and on_request.
 //!
-//! host.start(group, Care::Supervised, member, recovered).await?;   // on each member
-//! host.initialise(group, &members).await?;                         // on one, once
+//! // On each member; `founding` says with whom the group begins.
+//! host.start(group, Care::Supervised, member, recovered.founded(founding)).await?;
 //! // The member hears: opened, install (if there was a checkpoint), committed, role, ...
 //! host.propose(group, payload)?;      // after role(Leader); the outcome comes by committed/role
 //! ```
@@ -46,6 +46,8 @@ pub mod log;
 pub mod watermark;
 
 pub mod recovered;
+
+pub mod founding;
 
 pub mod offline;
 

@@ -13,6 +13,7 @@
 //! the disk, and its vote is the newest that it gave. It takes proposals once a majority has
 //! answered it.
 
+use crate::founding;
 use crate::host::{Group, GroupError, NotLeader};
 use crate::inbox::Raft;
 use crate::session::Sessions;
@@ -168,18 +169,20 @@ impl Group {
     pub(crate) fn view(&self) -> View {
         let applied = self.progress.lock().applied;
         let stage = self.life.stage.lock();
-        let (is_asleep, summary, committed) = match &*stage {
-            Stage::Asleep(summary) => (true, summary.clone(), applied),
-            Stage::Waking(_, summary) => (false, summary.clone(), applied),
-            Stage::Awake(awake, _) | Stage::Falling(_, awake) => {
-                (false, awake.summary(self), awake.metrics(|metrics| metrics.local_committed))
-            }
-            Stage::Stopped(_) => (false, Summary::default(), applied),
+        let view = |is_asleep, summary: &Summary, committed| {
+            let matched = |node| summary.matched.iter().find(|(one, _)| *one == node)?.1;
+            let members = members(&summary.membership, matched);
+            View { is_asleep, members, is_changing: summary.is_changing, committed, applied }
         };
-        drop(stage);
-        let matched = |node| summary.matched.iter().find(|(one, _)| *one == node)?.1;
-        let members = members(&summary.membership, matched);
-        View { is_asleep, members, is_changing: summary.is_changing, committed, applied }
+        match &*stage {
+            Stage::Asleep(summary) => view(true, summary, applied),
+            Stage::Waking(_, summary) => view(false, summary, applied),
+            Stage::Awake(awake, _) | Stage::Falling(_, awake) => {
+                let committed = awake.metrics(|metrics| metrics.local_committed);
+                view(false, &awake.summary(self), committed)
+            }
+            Stage::Stopped(_) => view(false, &Summary::default(), applied),
+        }
     }
 
     /// The newest membership, committed or not.
@@ -212,7 +215,12 @@ impl Group {
     /// Whether a sleeping leader knows that a member lacks entries.
     pub(crate) fn lacks(&self, node: NodeId) -> bool {
         let Stage::Asleep(summary) = &*self.life.stage.lock() else { return false };
-        let last = self.log.last().map(|id| id.index);
+        let last = self.log.last();
+        if founding::is_new(last) {
+            // Who knows the group at all knows how it began.
+            return false;
+        }
+        let last = last.map(|id| id.index);
         summary.matched.iter().any(|(one, at)| *one == node && *at < last)
     }
 

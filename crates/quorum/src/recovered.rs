@@ -3,6 +3,7 @@
 //! Feed it the records of the group's stream in the order of their positions, as the journal's
 //! recovery visits them; it keeps a few bytes per record.
 
+use crate::founding::Founding;
 use crate::group::GroupId;
 use crate::record::{EntryKind, Head};
 use crate::types::{LogId, Vote};
@@ -30,6 +31,8 @@ pub struct Recovered {
     pub(crate) stream: Option<StreamId>,
     /// By which number the members know each other, if not by that of the group.
     pub(crate) address: Option<GroupId>,
+    /// How the group begins, if the journal has no trace of it.
+    pub(crate) founding: Option<Founding>,
 }
 
 /// An entry's record.
@@ -57,6 +60,13 @@ impl Recovered {
     #[must_use]
     pub fn at(self, address: GroupId) -> Self {
         Self { address: Some(address), ..self }
+    }
+
+    /// The same of a group that begins so, unless there is a trace of it. Without this it knows nobody
+    /// and waits to be told.
+    #[must_use]
+    pub fn founded(self, founding: Founding) -> Self {
+        Self { founding: Some(founding), ..self }
     }
 
     /// Whether there is no trace of the group.

@@ -6,7 +6,7 @@
 
 use crate::member::{Committed, Member, Role};
 use crate::supervisor::ballot::Ballot;
-use crate::types::{Membership, Vote};
+use crate::types::{Membership, Vote, vote};
 use model::id::NodeId;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -77,6 +77,14 @@ impl Seat {
         }
         let leader = (vote.committed && !mine).then_some(NodeId(vote.leader_id.voted_for));
         self.set_role(&mut state, Role::Follower { term, leader });
+    }
+
+    /// This node leads from the beginning, in a term that nobody else can win and before which there
+    /// was nothing.
+    pub(crate) fn begin_to_lead(&self, term: u64) {
+        let mut state = self.state.lock();
+        state.vote = Some(vote(term, self.me.0, true));
+        self.set_role(&mut state, Role::Leader { term });
     }
 
     /// Hands entries over, and the leadership with the first of its term.

@@ -25,6 +25,7 @@ pub(crate) async fn run(shared: Weak<Shared>) {
         if strong.is_closed() {
             return;
         }
+        strong.write_down();
         look(&strong).await;
     }
 }

@@ -1,7 +1,7 @@
 //! What there is to say about a group on this node.
 
 use crate::group::GroupId;
-use crate::host::{Host, Shared};
+use crate::host::{Group, Host, Shared};
 use crate::member::Role;
 use model::id::NodeId;
 use std::sync::atomic::Ordering;
@@ -35,6 +35,17 @@ pub struct Status {
     pub is_asleep: bool,
 }
 
+/// What lists of all groups say of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Brief {
+    /// The group.
+    pub group: GroupId,
+    /// The newest term that this node knows.
+    pub term: u64,
+    /// Who leads, as far as this node knows; itself perhaps.
+    pub leader: Option<NodeId>,
+}
+
 /// One member of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberStatus {
@@ -49,7 +60,23 @@ pub struct MemberStatus {
 impl Host {
     /// The state of a group, if it is started here.
     pub fn status(&self, id: GroupId) -> Option<Status> {
-        self.shared.status(id)
+        self.shared.group(id).map(|group| self.shared.status(&group))
+    }
+
+    /// The state of every group that is started here, ascending.
+    pub fn statuses(&self) -> impl Iterator<Item = (GroupId, Status)> {
+        let groups = self.shared.all().into_iter();
+        groups.map(|group| (group.id, self.shared.status(&group)))
+    }
+
+    /// The same in brief.
+    pub fn briefs(&self) -> Vec<Brief> {
+        let brief = |group: &std::sync::Arc<Group>| Brief {
+            group: group.id,
+            term: group.log.vote().map_or(0, |vote| vote.leader_id.term),
+            leader: self.shared.leader_of(group.seat.role()),
+        };
+        self.shared.all().iter().map(brief).collect()
     }
 
     /// The groups that are started here, ascending.
@@ -71,27 +98,30 @@ impl Host {
 }
 
 impl Shared {
-    fn status(&self, id: GroupId) -> Option<Status> {
-        let group = self.group(id)?;
-        let role = group.seat.role();
-        let view = group.view();
-        let leader = match role {
+    fn leader_of(&self, role: Role) -> Option<NodeId> {
+        match role {
             Role::Leader { .. } => Some(self.options.me),
             Role::Follower { leader, .. } => leader,
-        };
-        Some(Status {
+        }
+    }
+
+    fn status(&self, group: &Group) -> Status {
+        let role = group.seat.role();
+        let view = group.view();
+        let log = group.log.outline();
+        Status {
             role,
-            leader,
-            term: group.log.vote().map_or(0, |vote| vote.leader_id.term),
-            last: group.log.last().map(|id| id.index),
+            leader: self.leader_of(role),
+            term: log.vote.map_or(0, |vote| vote.leader_id.term),
+            last: log.last.map(|id| id.index),
             committed: view.committed.map(|id| id.index),
             applied: view.applied.map(|id| id.index),
-            checkpoint: group.log.checkpointed().map(|id| id.index),
-            purged: group.log.purged().map(|id| id.index),
-            log_bytes: group.log.bytes(),
+            checkpoint: log.checkpointed.map(|id| id.index),
+            purged: log.purged.map(|id| id.index),
+            log_bytes: log.bytes,
             members: view.members,
             is_changing: view.is_changing,
             is_asleep: view.is_asleep,
-        })
+        }
     }
 }

@@ -388,6 +388,10 @@ impl Shared {
         let mut behind = Vec::new();
         let mut word = |id: &GroupId| {
             let Some(group) = self.at(*id) else { return Word::Unknown };
+            if self.heard_leader(&group) == Some(from) {
+                // A leader does not ask who leads.
+                *group.heard.lock() = None;
+            }
             let word = self.word(&group);
             if matches!(word, Word::Leads { .. }) && group.lacks(from) {
                 behind.push(Arc::clone(&group));

@@ -16,6 +16,8 @@ mod supervision;
 
 mod sleep;
 
+mod founding;
+
 mod upkeep;
 
 mod real_journal;

@@ -85,7 +85,12 @@ fn every_node_shows_the_whole_cluster() {
 #[test]
 fn members_leaders_and_checks() {
     let mut cluster = Setup::new().start();
-    cluster.channel(0).queue(1, "q", DURABLE, &quorum()).unwrap();
+    let mut client = cluster.channel(0);
+    client.queue(1, "q", DURABLE, &quorum()).unwrap();
+    // The log of a queue that nobody has used is empty.
+    client.confirm_select(1).unwrap();
+    client.put(1, "q", "m").unwrap();
+    client.confirms(1, 1).unwrap();
     let states = |cluster: &e2e::cluster::Cluster, node: usize| -> Vec<(String, String)> {
         let members = cluster.api(node).json("queues/quorum/%2F/q/status");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

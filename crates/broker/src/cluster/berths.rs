@@ -13,6 +13,7 @@ use journal::op::Op;
 use metadata::objects::member::Stage;
 use model::id::{QueueId, StreamId};
 use parking_lot::Mutex;
+use quorum::founding::Founding;
 use quorum::group::GroupId;
 use quorum::host::{Care, Host};
 use quorum::log::Log;
@@ -74,18 +75,18 @@ impl Berths {
         self.0.recovered.lock().remove(&stream).unwrap_or_default().in_stream(stream)
     }
 
-    /// Starts a member; `then` is called when it runs.
+    /// Starts a member; `founding` is how its group begins, if the journal has no trace of it.
     pub(crate) fn start(
         &self,
         queue: QueueId,
         member: Arc<dyn Member>,
         berth: &Berth,
-        then: impl FnOnce() + Send + 'static,
+        founding: Founding,
     ) {
         let Berth { stream, stage, group: address, .. } = *berth;
         let this = self.clone();
         self.in_turn(queue, async move {
-            let recovered = this.take(stream).at(address);
+            let recovered = this.take(stream).at(address).founded(founding);
             if matches!(stage, Stage::Started | Stage::Sole) && recovered.is_empty() {
                 return this.lose(queue, "its data is gone".into());
             }
@@ -98,7 +99,6 @@ impl Berths {
                     if stage == Stage::Sole {
                         this.go_on_alone(queue, address).await;
                     }
-                    then();
                 }
                 Err(error) => this.lose(queue, error.to_string()),
             }

@@ -6,18 +6,15 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use activation::file::JournalUid;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::id::{NodeId, QueueId, Seq, StreamId};
 use model::time::Millis;
 use quorum::group::GroupId;
-use quorum::host::Host;
 use quorum::member::{Member, Role};
 
 use crate::cluster::admission::Facts;
-use crate::cluster::transport::Road;
 use crate::cluster::{Cluster, channel};
 use crate::replicated::client::Leader;
 use crate::replicated::fabric::{Berth, Fabric};
@@ -31,8 +28,6 @@ use crate::shard::command::{Batch, Command};
 const NOTICE_BYTES: usize = 4 << 20;
 /// Bytes of one announcement.
 const ANNOUNCEMENT: usize = 24;
-/// How often a new member looks whether its group has been founded.
-const FOUNDING_PAUSE: Duration = Duration::from_millis(500);
 /// Announcements in one message.
 const ANNOUNCEMENTS: usize = 4096;
 
@@ -124,13 +119,8 @@ impl Fabric for Cluster {
     }
 
     fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth) {
-        let (host, me, road) = (self.host.clone(), self.me.node, self.road.clone());
-        let founders = berth.founders.clone();
-        self.berths.start(queue, member, &berth, move || {
-            if founders.contains(&me) {
-                tokio::spawn(found(host, queue, me, road, founders));
-            }
-        });
+        let founding = berth.founding(|node| self.start_of(node));
+        self.berths.start(queue, member, &berth, founding);
     }
 
     fn move_to(&self, queue: QueueId, group: GroupId, alone: bool) {
@@ -147,22 +137,6 @@ impl Fabric for Cluster {
         self.leads.lock().remove(&queue);
         self.bell.leads(queue, false);
         self.heard.lock().remove(&queue);
-    }
-}
-
-/// Founds a queue's group unless somebody else does, as the first of the founders. If that one is
-/// lost before the others have heard of it, the next one does: all of them would found the same.
-async fn found(host: Host, queue: QueueId, me: NodeId, road: Road, founders: Vec<NodeId>) {
-    let group = GroupId::from(queue);
-    while host.status(group).is_some_and(|status| status.members.is_empty()) {
-        let first = founders.iter().find(|node| **node == me || is_up(&road, **node));
-        if first == Some(&me) {
-            if let Err(error) = host.initialise(group, &founders).await {
-                tracing::error!(%queue, %error, "a quorum queue cannot be founded");
-            }
-            return;
-        }
-        tokio::time::sleep(FOUNDING_PAUSE).await;
     }
 }
 
@@ -258,11 +232,6 @@ impl Cluster {
             self.shards.inbox(index).post(Batch::one(command()));
         }
     }
-}
-
-fn is_up(road: &Road, node: NodeId) -> bool {
-    let peers = road.links().map(|links| links.peers()).unwrap_or_default();
-    peers.iter().any(|peer| peer.up.as_ref().is_some_and(|identity| identity.id == node))
 }
 
 fn encode(leads: impl ExactSizeIterator<Item = (QueueId, Leader)>) -> Bytes {

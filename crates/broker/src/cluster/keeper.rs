@@ -189,6 +189,8 @@ fn todo(state: &State, queue: &Queue, status: &Status, is_up: impl Fn(NodeId) ->
             (None, Stage::Started) => todo.unrecord.push(name(queue.id, member)),
             // It goes on with this one alone; until then nobody else is a stranger.
             (_, Stage::Sole) if status.members.len() != 1 => return Todo::default(),
+            // Nobody has used it yet, and all there is to know of it is in the record.
+            (Some(seat), _) if seat.is_voter && status.last == Some(0) => {}
             (Some(seat), _) if seat.is_voter => {
                 let leads = status.leader == Some(member.node);
                 if leads || seat.matched.is_some() {
@@ -289,6 +291,15 @@ mod tests {
         let found = todo(&cluster(), &queue, &status, |_| true);
         assert_eq!(names(&found.started), [1, 2], "the third has not said anything");
         assert_eq!(Todo { started: Vec::new(), ..found }, Todo::default());
+    }
+
+    #[test]
+    fn members_of_a_queue_that_nobody_has_used_may_begin_again() {
+        let queue = queue(&[(1, Stage::Founding), (2, Stage::Founding)]);
+        let new = Status { last: Some(0), ..status(&[(1, true, None), (2, true, None)]) };
+        assert_eq!(todo(&cluster(), &queue, &new, |_| true), Todo::default());
+        let stranger = Status { last: Some(0), ..status(&[(1, true, None), (5, true, None)]) };
+        assert_eq!(todo(&cluster(), &queue, &stranger, |_| true).take_out, [NodeId(5)]);
     }
 
     #[test]

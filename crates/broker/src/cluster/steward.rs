@@ -94,10 +94,12 @@ impl Steward {
         if done {
             self.mark();
             // What this start has submitted is applied, so all before it is.
-            let (state, me) = (self.router.state(), self.cluster.me.node);
-            let used: BTreeSet<StreamId> =
-                state.all_queues().filter_map(|queue| queue.stream(me)).collect();
-            self.cluster.drop_strays(|stream| used.contains(&stream));
+            if self.cluster.has_strays() {
+                let (state, me) = (self.router.state(), self.cluster.me.node);
+                let used: BTreeSet<StreamId> =
+                    state.all_queues().filter_map(|queue| queue.stream(me)).collect();
+                self.cluster.drop_strays(|stream| used.contains(&stream));
+            }
         }
         done
     }

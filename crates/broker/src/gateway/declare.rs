@@ -152,11 +152,8 @@ impl Gateway {
                     return Err(Error { code: 541, text: "the declaration gave no queue".into() });
                 };
                 if outcome.created {
-                    if queue.kind == QueueKind::Quorum {
-                        // Who is told that it is there may lose a member in this moment: by its
-                        // answer a majority of them has it.
-                        self.declared(&queue).await?;
-                    }
+                    // A quorum queue is there with its record, by which its members know each other
+                    // and who leads.
                     let queue = queue.name.to_string();
                     return Ok(Reply::QueueDeclared { queue, messages: 0, consumers: 0 });
                 }

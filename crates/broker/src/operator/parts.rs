@@ -10,7 +10,7 @@ use metadata::objects::queue::QueueKind;
 use model::id::{NodeId, QueueId};
 use quorum::group::GroupId;
 use quorum::member::Role;
-use quorum::status::Status;
+use quorum::status::{Brief, Status};
 
 use crate::node::{Node, tool_name};
 use crate::operator::views;
@@ -97,9 +97,9 @@ fn owners(node: &Node) -> Vec<ClientPart> {
 
 /// This node's members of quorum queues, ascending.
 fn statuses(node: &Node) -> impl Iterator<Item = (QueueId, Status)> {
-    let host = &node.cluster.host;
-    let groups = host.groups().into_iter().filter(|group| *group != crate::cluster::GROUP);
-    groups.filter_map(|group| Some((QueueId(group.0), host.status(group)?)))
+    let statuses = node.cluster.host.statuses();
+    let queues = statuses.filter(|(group, _)| *group != crate::cluster::GROUP);
+    queues.map(|(group, status)| (QueueId(group.0), status))
 }
 
 fn members(node: &Node, wanted: Wanted) -> Vec<MemberPart> {
@@ -110,7 +110,16 @@ fn members(node: &Node, wanted: Wanted) -> Vec<MemberPart> {
     };
     match wanted.only.map(QueueId) {
         _ if !wanted.queues => Vec::new(),
-        None => statuses(node).map(member).collect(),
+        None => {
+            let briefs = node.cluster.host.briefs();
+            let queues = briefs.iter().filter(|brief| brief.group != crate::cluster::GROUP);
+            let member = |brief: &Brief| MemberPart {
+                queue: QueueId(brief.group.0),
+                term: brief.term,
+                leader: brief.leader.unwrap_or(NodeId(0)),
+            };
+            queues.map(member).collect()
+        }
         Some(queue) => {
             let status = node.cluster.host.status(GroupId::from(queue));
             status.map(|status| member((queue, status))).into_iter().collect()

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use metadata::objects::member::Stage;
 use model::id::{NodeId, QueueId, Seq, StreamId};
 use model::time::Millis;
+use quorum::founding::Founding;
 use quorum::group::GroupId;
 use quorum::member::Member;
 
@@ -77,6 +78,16 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     fn delete(&self, queue: QueueId, stream: StreamId);
 }
 
+impl Berth {
+    /// How the group begins, if the journal has no trace of it; `start_of` tells which start of a node
+    /// is connected, or is this one.
+    pub(crate) fn founding(&self, start_of: impl Fn(NodeId) -> Option<Sender>) -> Founding {
+        let first = self.founders.first();
+        let leads = |by: &Sender| first == Some(&by.node) && start_of(by.node) == Some(*by);
+        Founding { members: self.founders.clone(), is_led: self.led_by.as_ref().is_some_and(leads) }
+    }
+}
+
 /// How a member starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Berth {
@@ -86,6 +97,34 @@ pub(crate) struct Berth {
     pub(crate) stage: Stage,
     /// By which number the members know each other.
     pub(crate) group: GroupId,
-    /// If the group has never been founded, the first of them who is there does it.
+    /// The members with which the group begins, if the journal has no trace of it.
     pub(crate) founders: Vec<NodeId>,
+    /// Which start of a node leads it from the beginning, if it begins now.
+    pub(crate) led_by: Option<Sender>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Sender = Sender { node: NodeId(1), boot: 4 };
+
+    fn is_led(led_by: Option<Sender>, there: Option<Sender>) -> bool {
+        let (stream, group, stage) = (StreamId(9), GroupId(9), Stage::Founding);
+        let founders = vec![NodeId(1), NodeId(2)];
+        let berth = Berth { stream, stage, group, founders, led_by };
+        let founding = berth.founding(|node| there.filter(|start| start.node == node));
+        assert_eq!(founding.members, [NodeId(1), NodeId(2)]);
+        founding.is_led
+    }
+
+    #[test]
+    fn only_the_start_that_was_there_leads_from_the_beginning() {
+        assert!(is_led(Some(FIRST), Some(FIRST)));
+        assert!(!is_led(Some(FIRST), Some(Sender { boot: 5, ..FIRST })), "a later one");
+        assert!(!is_led(Some(FIRST), None), "it is not connected");
+        assert!(!is_led(None, Some(FIRST)), "it was declared some time ago");
+        let second = Sender { node: NodeId(2), ..FIRST };
+        assert!(!is_led(Some(second), Some(second)), "another one is the first");
+    }
 }

@@ -128,6 +128,11 @@ impl Machine {
         self.known
     }
 
+    /// Whether no settings have come yet: nothing has happened to it.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// The queue machine, to look at.
     pub(crate) fn queue(&self) -> &Queue {
         &self.queue

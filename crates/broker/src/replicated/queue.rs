@@ -716,7 +716,8 @@ fn start(desk: &Desk, profile: &Profile, member: Member) -> Replica {
     let shards = Arc::clone(&desk.shards);
     let stage = member.stage;
     let member = QueueMember::new(queue, stream, shards, Arc::clone(&containers));
-    let berth = Berth { stream, stage, group, founders: profile.founders() };
+    let (founders, led_by) = (profile.founders(), profile.led_by);
+    let berth = Berth { stream, stage, group, founders, led_by };
     desk.fabric.start(queue, Arc::new(member), berth);
     Replica::new(stream, containers)
 }

@@ -81,6 +81,8 @@ struct Leading {
     waiting: VecDeque<Bytes>,
     /// The leader's own orders for it.
     own: Vec<Order>,
+    /// What a queue that nobody has used yet is like: it comes with the first order.
+    first: Option<Order>,
     /// What this turn has to tell.
     notices: BTreeMap<Sender, Notice>,
     outgoing: VecDeque<Outgoing>,
@@ -203,7 +205,12 @@ impl Replica {
     pub(crate) fn lead(&mut self, term: u64, profile: &Profile) {
         self.step_down();
         let mut leading = Leading { term, ..Leading::default() };
-        leading.own.push(Order::Configure(profile.settings.encode().into()));
+        let configure = Order::Configure(profile.settings.encode().into());
+        if self.machine.is_new() && profile.settings.expires.is_none() {
+            leading.first = Some(configure);
+        } else if self.machine.is_new() || *self.machine.queue().settings() != profile.settings {
+            leading.own.push(configure);
+        }
         if profile.settings.expires.is_some() {
             // Its clock may be ahead of its predecessor's, and nobody could use the queue in between.
             leading.own.push(Order::Touch);
@@ -273,7 +280,13 @@ impl Replica {
 
     /// The effective arguments have changed.
     pub(crate) fn configure(&mut self, profile: &Profile) {
-        if *self.machine.queue().settings() != profile.settings {
+        let has_first = self.leading.as_ref().is_some_and(|leading| leading.first.is_some());
+        if has_first && let Some(leading) = &mut self.leading {
+            leading.first = Some(Order::Configure(profile.settings.encode().into()));
+            if profile.settings.expires.is_some() {
+                leading.own.push(Order::Touch);
+            }
+        } else if *self.machine.queue().settings() != profile.settings {
             self.own(Order::Configure(profile.settings.encode().into()));
         }
     }
@@ -317,6 +330,9 @@ impl Replica {
         leading.bury();
         if leading.waiting.is_empty() && leading.own.is_empty() {
             return None;
+        }
+        if let Some(first) = leading.first.take() {
+            leading.own.insert(0, first);
         }
         let weight: usize = leading.waiting.iter().map(Bytes::len).sum();
         let mut entry = BytesMut::with_capacity(order::ENTRY_HEAD + weight.min(ENTRY_BYTES) + 64);

@@ -24,6 +24,9 @@ pub(crate) struct Profile {
     pub(crate) journal: Option<Seat>,
     /// The members of a quorum queue; `None`: it is classic.
     pub(crate) quorum: Option<Vec<Member>>,
+    /// It was declared a moment ago, and this start of a node leads it from the beginning, if it is
+    /// still there.
+    pub(crate) led_by: Option<Sender>,
 }
 
 impl Profile {

@@ -182,9 +182,8 @@ pub(super) fn definition(state: &State, queue: &Queue, place: &Place) -> Value {
 
 /// Adds what a queue's owner knows of it.
 fn add_stats(item: &mut Value, id: QueueId, stats: &QueueStats, rates: &Rates) {
-    let depth = |value: fn(&Depth) -> u64| {
-        details(rates.change(|sample| sample.queues.get(&id).map(|(_, depth)| value(depth))))
-    };
+    let sampled = rates.map(|sample| sample.queues.get(&id).copied()).of_both();
+    let depth = |value: fn(&Depth) -> u64| details(sampled.change(|(_, depth)| value(depth)));
     let capacity = if stats.consumers == 0 { 0.0 } else { stats.consumer_capacity };
     let Value::Object(item) = item else { return };
     let Value::Object(added) = json!({
@@ -220,9 +219,7 @@ fn add_stats(item: &mut Value, id: QueueId, stats: &QueueStats, rates: &Rates) {
         "oldest_ready_at": stats.oldest_ready_ms,
         "oldest_unacknowledged_at": stats.oldest_unsettled_ms,
         "garbage_collection": stats::no_garbage(),
-        "message_stats": stats::messages(&stats.counters, rates, |sample| {
-            sample.queues.get(&id).map(|(counters, _)| counters)
-        }),
+        "message_stats": stats::sums(&stats.counters, &sampled, |(counters, _)| counters),
     }) else {
         return;
     };

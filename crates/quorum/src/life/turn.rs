@@ -3,6 +3,7 @@
 use super::{Awake, Gate, Stage, Summary, Turn};
 use crate::bringup::Sender;
 use crate::config;
+use crate::founding;
 use crate::grouplog::storage::Store;
 use crate::host::{Care, Group, NotLeader, Shared};
 use crate::inbox::Raft;
@@ -77,7 +78,12 @@ impl Group {
             Ok(awake) => {
                 let awake = Arc::new(awake);
                 awake.touch(self.now());
-                let proposals = std::mem::take(&mut turn.proposals);
+                let mut proposals = std::mem::take(&mut turn.proposals);
+                if founding::is_new(self.log.last()) {
+                    // A leader's first entry says nothing, and shows that it leads: until then
+                    // openraft takes no change of the members.
+                    proposals.insert(0, Bytes::new());
+                }
                 let gate = resumes.map(|_| Gate { proposals });
                 if let Some(term) = resumes {
                     let (this, awake) = (Arc::clone(&self), Arc::clone(&awake));

@@ -1,5 +1,6 @@
 //! Nodes in one process: journals and a network in memory, members that remember what they got.
 
+use crate::founding::Founding;
 use crate::group::GroupId;
 use crate::grouplog::Limits;
 use crate::host::{Care, Host, Options};
@@ -663,10 +664,21 @@ impl Cluster {
 
     /// Starts a group on a node with what its log holds.
     pub(crate) async fn start(&mut self, id: NodeId, group: GroupId) {
+        self.start_as(id, group, None).await;
+    }
+
+    /// The same of one that begins by a record, with all nodes.
+    pub(crate) async fn begin(&mut self, id: NodeId, is_led: bool) {
+        let members = (1..=3).map(node).collect();
+        self.start_as(id, GROUP, Some(Founding { members, is_led })).await;
+    }
+
+    async fn start_as(&mut self, id: NodeId, group: GroupId, founding: Option<Founding>) {
         let care = self.care;
         let node = self.nodes.get_mut(&id).unwrap();
         let recorder = Recorder::new();
-        let recovered = node.log.recovered(group.stream());
+        let mut recovered = node.log.recovered(group.stream());
+        recovered.founding = founding;
         let member: Arc<dyn Member> = Arc::clone(&recorder) as _;
         node.host.start(group, care, member, recovered).await.unwrap();
         node.members.insert(group, recorder);

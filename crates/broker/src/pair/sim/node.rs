@@ -92,7 +92,7 @@ pub(super) fn topology(
 ) -> (Arc<Topology>, Arc<Router>) {
     let router = Arc::new(Router::new(State::new()));
     let (gone, _) = mpsc::unbounded_channel();
-    let place = Place { me: me.node, group_size: 3, proposer: Some(Arc::clone(proposer)), gone };
+    let place = Place { me, group_size: 3, proposer: Some(Arc::clone(proposer)), gone };
     let parts = Parts {
         router: Arc::clone(&router),
         journal: Arc::clone(idle),

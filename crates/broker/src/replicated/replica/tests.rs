@@ -106,6 +106,7 @@ fn a_queue_that_expires_is_given_its_time_by_every_new_leader() {
         settings: Settings { expires, ..Settings::new(Style::Quorum) },
         dead_letter: None,
         quorum: Some(vec![metadata::objects::member::Member::founding(QueueId(1), NodeId(1))]),
+        led_by: None,
     };
     let mut machine = Machine::new(NEWEST);
     let mut expired = |term: u64, now: u64| {
@@ -139,6 +140,7 @@ fn keeping() -> Profile {
         },
         dead_letter: None,
         quorum: Some(vec![metadata::objects::member::Member::founding(QueueId(9), NodeId(1))]),
+        led_by: None,
     }
 }
 
@@ -212,4 +214,23 @@ fn one_that_has_stopped_gives_no_state() {
     assert!(replica.checkpoint().is_some());
     replica.stopped = Some("it cannot go on".into());
     assert_eq!(replica.checkpoint(), None);
+}
+
+#[test]
+fn a_new_leader_says_nothing_until_there_is_something_to_say() {
+    let plain = Profile {
+        settings: Settings { max_length: Some(7), ..Settings::new(Style::Quorum) },
+        ..keeping()
+    };
+    let mut replica = Replica::new(StreamId(1), Arc::default());
+    replica.lead(1, &plain);
+    assert_eq!(replica.proposal(Timestamp(1)), None, "nobody has used the queue");
+    let shorter = Settings { max_length: Some(5), ..plain.settings.clone() };
+    replica.configure(&Profile { settings: shorter, ..plain.clone() });
+    assert_eq!(replica.proposal(Timestamp(1)), None, "a policy is no use of it");
+    replica.own(Order::Tick);
+    let mut machine = Machine::new(NEWEST);
+    let entry = replica.proposal(Timestamp(1)).expect("there is an order");
+    machine.apply(entry, &mut Vec::new()).expect("it was just written");
+    assert_eq!(machine.queue().settings().max_length, Some(5), "the first entry says what it is");
 }

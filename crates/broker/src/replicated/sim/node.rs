@@ -44,10 +44,6 @@ use crate::totals::{Counters, Totals};
 /// How long a silent node's consumers keep what they hold.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// How often, and how long after each other, a member looks whether it has to found its group.
-const FOUNDING_LOOKS: u32 = 600;
-const FOUNDING_PAUSE: Duration = Duration::from_millis(500);
-
 /// Why a node was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
@@ -216,6 +212,7 @@ impl Node {
                     .map(|node| metadata::objects::member::Member::founding(queue, *node))
                     .collect(),
             ),
+            led_by: plan.begins_led.then(|| Sender { node: world.members(queue)[0], boot: 1 }),
         })
     }
 
@@ -319,34 +316,16 @@ impl Fabric for Seat {
 
     fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth) {
         let (host, me) = (self.0.host.clone(), self.0.me);
-        let members = berth.founders;
+        let founding = berth.founding(|node| self.start_of(node));
         let recovered = self.0.recovered.lock().remove(&queue.into()).unwrap_or_default();
+        let recovered = recovered.founded(founding);
         let world = self.0.world.clone();
         let member = Arc::new(Tee { me, queue, member, world: world.clone() });
         tokio::spawn(async move {
             let started = host.start(queue.into(), Care::Supervised, member, recovered).await;
             let Some(world) = world.upgrade().filter(|world| world.is_alive(me)) else { return };
             if let Err(error) = started {
-                return world.fail(format!("node {} cannot start {queue}: {error}", me.node));
-            }
-            // As a node does: the first member founds it, or the next one that is there.
-            for _ in 0..FOUNDING_LOOKS {
-                if host.status(queue.into()).is_none_or(|status| !status.members.is_empty()) {
-                    return;
-                }
-                let Some(node) = world.node(me.node).filter(|node| node.me == me) else { return };
-                let is_there =
-                    |member: &NodeId| *member == me.node || node.up.lock().contains_key(member);
-                if members.iter().find(|member| is_there(member)) == Some(&me.node) {
-                    if let Err(error) = host.initialise(queue.into(), &members).await
-                        && world.is_alive(me)
-                    {
-                        world.fail(format!("{queue} cannot be founded: {error}"));
-                    }
-                    return;
-                }
-                drop(node);
-                tokio::time::sleep(FOUNDING_PAUSE).await;
+                world.fail(format!("node {} cannot start {queue}: {error}", me.node));
             }
         });
     }

@@ -48,6 +48,8 @@ pub(super) struct Plan {
     pub(super) sleeps: u64,
     /// More groups than this sleep sooner.
     pub(super) awake: usize,
+    /// Groups begin with a leader.
+    pub(super) begins_led: bool,
     pub(super) broken: Option<Rule>,
 }
 
@@ -86,12 +88,14 @@ impl Plan {
             keeps: one(&[0, 1]) == 1,
             sleeps: 0,
             awake: 0,
+            begins_led: true,
             broken: None,
         };
         // A die of its own, so that all else of a seed is what it was before groups slept.
         let rng = &mut Rng::new(seed ^ 0x51ee_9000);
         plan.sleeps = *rng.pick(&[0, 20, 20, 60, 200, 1_000]).expect("there are some");
         plan.awake = *rng.pick(&[0, 1, 100]).expect("there are some");
+        plan.begins_led = Rng::new(seed ^ 0xb691_5000).chance(75);
         plan.keeps &= plan.queues > 1;
         plan.purges &= !plan.keeps;
         plan

@@ -213,15 +213,8 @@ impl Fabric for Cluster {
     }
 
     fn start(&self, queue: QueueId, member: Arc<dyn Member>, berth: Berth) {
-        let (host, me, members) = (self.host.clone(), self.me.node, berth.founders.clone());
-        self.berths.start(queue, member, &berth, move || {
-            let is_new = host.status(queue.into()).is_some_and(|status| status.members.is_empty());
-            if is_new && members.first() == Some(&me) {
-                tokio::spawn(async move {
-                    host.initialise(queue.into(), &members).await.expect("is founded");
-                });
-            }
-        });
+        let founding = berth.founding(|node| self.start_of(node));
+        self.berths.start(queue, member, &berth, founding);
     }
 
     fn move_to(&self, queue: QueueId, group: quorum::group::GroupId, alone: bool) {
@@ -321,7 +314,9 @@ impl Net {
         let members: Vec<Seat> = self.nodes.iter().map(founding).collect();
         self.queues.lock().insert(queue, members.clone());
         for node in &self.nodes {
-            node.post(Command::Create(Node::profile(queue, members.clone())));
+            let mut profile = Node::profile(queue, members.clone());
+            profile.led_by = self.nodes.first().map(|first| first.me);
+            node.post(Command::Create(profile));
         }
         self.leader(queue).await;
     }
@@ -519,6 +514,7 @@ impl Node {
             settings: Settings::new(Style::Quorum),
             dead_letter: None,
             quorum: Some(members),
+            led_by: None,
         })
     }
 

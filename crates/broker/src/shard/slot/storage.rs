@@ -152,6 +152,7 @@ mod tests {
             settings: Settings::new(Style::Classic),
             dead_letter: None,
             quorum: None,
+            led_by: None,
         };
         let mut slot = Slot::new(profile, Timestamp(1));
         slot.in_journal = true;
