@@ -231,6 +231,8 @@ pub struct Journal {
     pub lease: Duration,
     /// How long its replica may leave a request unanswered, 100 ms to 1 min.
     pub replica_timeout: Duration,
+    /// Whether the node that a journal was made on gets it back once it is in sync.
+    pub allow_failback: bool,
 }
 
 /// What is made at the first start on an empty data folder.
@@ -581,6 +583,7 @@ impl Effective {
             write_delay: self.time("journal.write_delay"),
             lease: self.time("journal.lease"),
             replica_timeout: self.time("journal.replica_timeout"),
+            allow_failback: self.flag("journal.allow_failback"),
         };
         if journal.write_delay > journal.sync_delay
             && self.origin("journal.write_delay") != Origin::Default

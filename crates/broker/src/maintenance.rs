@@ -1,7 +1,7 @@
 //! Maintenance mode: a node that is about to be stopped gives away what others can do.
 //!
 //! ```text
-//!  drain   listeners of clients close ─► connections close ─► leaders move ─► the node may stop
+//!  drain   listeners of clients close ─► connections close ─► leaders and journals move ─► the node may stop
 //!  revive  listeners open again; new queues and members come here again
 //! ```
 //!
@@ -29,6 +29,7 @@ pub(crate) async fn drain(node: &Arc<Node>) -> Result<Drained, Refusal> {
     node.maintenance.send_replace(true);
     let connections = node.connections.close(REASON, |_| true);
     let (moved, stay) = node.members.hand_over_all().await;
+    let journals = node.cluster.pairs.hand_over_all().await;
     node.cluster.hand_over().await;
     let state = node.router.state();
     let stayed = stay.into_iter().filter_map(|(id, error)| {
@@ -39,7 +40,19 @@ pub(crate) async fn drain(node: &Arc<Node>) -> Result<Drained, Refusal> {
     if !stayed.is_empty() {
         tracing::warn!(count = stayed.len(), "leaders of quorum queues that nobody can take over");
     }
-    Ok(Drained { connections, moved, stayed })
+    let (mut journals_moved, mut journals_stayed) = (0, Vec::new());
+    for (uid, handed_over) in journals {
+        match handed_over {
+            Ok(moved) => journals_moved += usize::from(moved),
+            Err(reason) => {
+                let journal = state.journal_by_uid(&uid.to_string());
+                let name = journal.map_or_else(|| uid.to_string(), |known| known.name.to_string());
+                tracing::warn!(journal = %name, %reason, "a journal that nobody can take over");
+                journals_stayed.push((name, reason));
+            }
+        }
+    }
+    Ok(Drained { connections, moved, stayed, journals_moved, journals_stayed })
 }
 
 /// Leaves maintenance mode.

@@ -22,7 +22,7 @@ use management::census::{Census, Names, merge};
 use management::inquiry::{self, Change, Done, Inquiry, Wanted};
 use management::members::Drained;
 use management::node::Node as ManagedNode;
-use management::view::copy::{Amendment, JournalCopy, NodeCopies};
+use management::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
 use management::view::counters::{ExchangeCounters, GlobalCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use management::view::node::{NodeStats, OtherNode};
@@ -34,6 +34,7 @@ use management::view::topology::{
 use metadata::access::LoginRefusal;
 use metadata::command::Command;
 use metadata::coordination::Coordination;
+use metadata::declarations::Declarations;
 use metadata::objects::user::User;
 use metadata::refusal::Refusal;
 use metadata::state::State;
@@ -353,6 +354,25 @@ impl ManagedNode for Operator {
         let amended: Result<String, String> =
             inquiry::decode(&answer).map_err(|error| Refusal::unavailable(error.to_string()))?;
         amended.map_err(Refusal::invalid)
+    }
+
+    async fn left_journals(&self) -> Vec<NodeLeft> {
+        journals::all_left(&self.node).await
+    }
+
+    async fn left_declarations(&self, node: NodeId, uid: &str) -> Result<Declarations, Refusal> {
+        let uid = uid.to_owned();
+        let text = if node == self.node.cluster.me.node {
+            journals::declarations_here(&self.node, uid).await
+        } else {
+            let order = Inquiry::LeftDeclarations { uid };
+            let answer = self.inquirer.order(&self.node, node, order).await;
+            let answer = answer.map_err(Refusal::unavailable)?;
+            inquiry::decode::<Result<String, String>>(&answer)
+                .map_err(|error| Refusal::unavailable(error.to_string()))?
+        };
+        let text = text.map_err(Refusal::invalid)?;
+        Declarations::decode(text.as_bytes()).map_err(|error| Refusal::invalid(error.to_string()))
     }
 
     async fn catch_up(&self) -> Result<(), Refusal> {

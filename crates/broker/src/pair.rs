@@ -28,6 +28,7 @@ pub(crate) mod folder;
 pub(crate) mod ground;
 pub(crate) mod hold;
 pub(crate) mod keeper;
+pub(crate) mod left;
 pub(crate) mod line;
 pub(crate) mod ops;
 pub(crate) mod quorum;

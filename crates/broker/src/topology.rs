@@ -545,6 +545,13 @@ impl Topology {
         if !outcome.journals_changed.is_empty() {
             self.pairs.mark_changed();
         }
+        let declared = !outcome.queues_created.is_empty()
+            || !outcome.queues_deleted.is_empty()
+            || !outcome.bindings_created.is_empty()
+            || !outcome.bindings_deleted.is_empty();
+        if declared && state.journals().next().is_some() {
+            self.pairs.mark_redeclared();
+        }
         for exchange in &outcome.exchanges_deleted {
             self.exchange_counts.forget(&exchange.vhost, &exchange.name);
         }

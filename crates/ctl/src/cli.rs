@@ -601,6 +601,51 @@ pub enum JournalCommand {
         /// Its name.
         name: String,
     },
+    /// Lists journals that lie on the disks of nodes and that the cluster knows nothing of.
+    ListAbandoned,
+    /// Goes on with the copy of a node, whatever its state file says; or brings a journal back that
+    /// only a disk knows, with its queues. What may lose something needs `--force` and `--confirm`.
+    Adopt {
+        /// Its name.
+        name: String,
+        /// The node; without it the one that is asked or, of one that the cluster does not know, the
+        /// one with the newest copy.
+        #[arg(long, default_value = "")]
+        node: String,
+        /// Which one, if there are several of that name on the disks.
+        #[arg(long, default_value = "")]
+        uid: String,
+        /// What was said to its dangers.
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Puts a copy that was put aside in the place of what a node has, and goes on with it. Everything
+    /// is lost that was confirmed since.
+    #[command(alias = "restore-copy")]
+    RestoreCopy {
+        /// Its name.
+        name: String,
+        /// The sequence of the copy; of several, the one that was put aside last.
+        sequence: u64,
+        /// The node; without it, the one that is asked.
+        #[arg(long, default_value = "")]
+        node: String,
+        /// What was said to its dangers.
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Puts the copy of a node aside that nobody uses, so that it is copied afresh.
+    #[command(alias = "discard-copy")]
+    DiscardCopy {
+        /// Its name.
+        name: String,
+        /// The node; without it, the one that is asked.
+        #[arg(long, default_value = "")]
+        node: String,
+        /// What was said to its dangers.
+        #[command(flatten)]
+        consent: Consent,
+    },
     /// Prints the segments and streams.
     Inspect {
         /// The journal's directory, or the one that it lies in: a data directory, or that of a named
@@ -618,6 +663,20 @@ pub enum JournalCommand {
         #[arg(long = "even-if-in-use")]
         even_if_in_use: bool,
     },
+}
+
+/// To a change that may lose something.
+#[derive(Debug, Args)]
+pub struct Consent {
+    /// What may be lost may be lost.
+    #[arg(long)]
+    pub force: bool,
+    /// The journal's name once more.
+    #[arg(long, default_value = "")]
+    pub confirm: String,
+    /// Only say what would be done.
+    #[arg(long = "dry_run", alias = "dry-run")]
+    pub dry_run: bool,
 }
 
 #[cfg(test)]

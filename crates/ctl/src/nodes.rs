@@ -100,15 +100,22 @@ fn drain(session: &mut Session<'_>, node: &str) -> Result<(), Failed> {
     session.print_pairs(&[
         ("connections closed", drained["connections"].clone()),
         ("leaders moved", drained["leaders_moved"].clone()),
+        ("journals moved", drained["journals_moved"].clone()),
     ])?;
-    let stayed = drained["leaders_stayed"].as_array().cloned().unwrap_or_default();
-    if stayed.is_empty() {
-        return Ok(());
+    let rows = |what: &str| drained[what].as_array().cloned().unwrap_or_default();
+    let (leaders, journals) = (rows("leaders_stayed"), rows("journals_stayed"));
+    let mut left = Vec::new();
+    if !leaders.is_empty() {
+        let columns = ["vhost", "name", "reason"].map(str::to_owned).to_vec();
+        session.print(&list::rows(&leaders, columns, &[])?)?;
+        left.push(format!("{} quorum queues are still led by the node", leaders.len()));
     }
-    let columns = ["vhost", "name", "reason"].map(str::to_owned).to_vec();
-    session.print(&list::rows(&stayed, columns, &[])?)?;
-    let text = format!("{} quorum queues are still led by the node", stayed.len());
-    Err(Failed::new(Exit::Unavailable, text))
+    if !journals.is_empty() {
+        let columns = ["name", "reason"].map(str::to_owned).to_vec();
+        session.print(&list::rows(&journals, columns, &[])?)?;
+        left.push(format!("{} journals are still served by the node", journals.len()));
+    }
+    if left.is_empty() { Ok(()) } else { Err(Failed::new(Exit::Unavailable, left.join("; "))) }
 }
 
 fn forget(

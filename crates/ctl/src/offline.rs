@@ -57,6 +57,10 @@ pub(crate) fn journal(
         | JournalCommand::Create { .. }
         | JournalCommand::SetBackup { .. }
         | JournalCommand::RemoveBackup { .. }
+        | JournalCommand::ListAbandoned
+        | JournalCommand::Adopt { .. }
+        | JournalCommand::RestoreCopy { .. }
+        | JournalCommand::DiscardCopy { .. }
         | JournalCommand::Delete { .. } => unreachable!("these are asked of a node"),
     }
 }

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use crate::disk::{Access, Disk};
 use crate::recovery::LOCK_FILE;
 
-/// The largest file that is read. State files have tens of bytes.
-pub const BYTES_MAX: u64 = 64 << 10;
+/// The largest file that is read. State files have tens of bytes, the declarations of ten thousand
+/// queues a few mebibytes.
+pub const BYTES_MAX: u64 = 64 << 20;
 
 /// Reads the file at the start of a process, makes durable what it read, and removes what an
 /// interrupted [`replace`] left. Blocks.

@@ -69,6 +69,14 @@ pub enum Inquiry {
     /// What the node has of named journals; answered by a
     /// [`NodeCopies`](crate::view::copy::NodeCopies).
     JournalCopies,
+    /// Journals that the node has on its disk and the topology knows nothing of; answered by a
+    /// [`NodeLeft`](crate::view::copy::NodeLeft).
+    LeftJournals,
+    /// What was declared in one of them; answered by its text, or why there is none.
+    LeftDeclarations {
+        /// Its uid.
+        uid: String,
+    },
     /// Changes the node's copy of a journal that is not in use; answered by what was before, in words,
     /// or why it was not changed.
     AmendCopy {

@@ -108,4 +108,10 @@ pub struct Drained {
     pub moved: usize,
     /// Those that stay: virtual host, name, and why.
     pub stayed: Vec<(String, String, String)>,
+    /// Journals that were handed over.
+    #[serde(default)]
+    pub journals_moved: usize,
+    /// Those that it still serves: name, and why.
+    #[serde(default)]
+    pub journals_stayed: Vec<(String, String)>,
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use metadata::access::LoginRefusal;
 use metadata::command::Command;
+use metadata::declarations::Declarations;
 use metadata::objects::user::User;
 use metadata::refusal::Refusal;
 use metadata::state::State;
@@ -20,7 +21,7 @@ use model::id::{NodeId, QueueId};
 use crate::census::{Census, Names};
 use crate::inquiry::{Change, Done, Wanted};
 use crate::members::Drained;
-use crate::view::copy::{Amendment, JournalCopy, NodeCopies};
+use crate::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
 use crate::view::counters::{ExchangeCounters, GlobalCounters};
 use crate::view::message::{GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use crate::view::node::{NodeStats, OtherNode};
@@ -230,6 +231,20 @@ pub trait Node: Send + Sync + 'static {
         uid: &str,
         amendment: Amendment,
     ) -> impl Future<Output = Result<String, Refusal>> + Send;
+
+    /// Journals that nodes have on their disks and the topology knows nothing of, of all nodes that
+    /// answer.
+    fn left_journals(&self) -> impl Future<Output = Vec<NodeLeft>> + Send;
+
+    /// What was declared in such a journal of a node.
+    ///
+    /// # Errors
+    /// If the node does not answer, or it cannot be read.
+    fn left_declarations(
+        &self,
+        node: NodeId,
+        uid: &str,
+    ) -> impl Future<Output = Result<Declarations, Refusal>> + Send;
 
     /// Returns when [`Node::state`] is not older than the moment at which it was called.
     ///

@@ -20,7 +20,7 @@ use crate::objects::node::{NodeRole, home};
 use crate::objects::parameter::{GlobalParameter, Parameter};
 use crate::objects::permission::{Permission, TopicPermission};
 use crate::objects::policy::Policy;
-use crate::objects::queue::{connection_id, queue_id};
+use crate::objects::queue::{Queue, connection_id, queue_id};
 use crate::objects::user::User;
 use crate::objects::vhost::Vhost;
 
@@ -224,7 +224,7 @@ pub enum Command {
 }
 
 /// A change of a named journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum JournalChange {
     /// A new one. With a backup it is paired from the beginning.
     Create {
@@ -270,6 +270,18 @@ pub enum JournalChange {
         boot: u64,
         /// Its grant of the journal's lock; of no account for a journal without a register.
         token: u64,
+    },
+    /// One that a node has on its disk and the topology knows nothing of comes back, without a backup
+    /// and without a register.
+    Adopt {
+        /// Its name.
+        name: Name,
+        /// Its uid, which its folder has.
+        uid: Name,
+        /// The incarnation of the node.
+        node: u64,
+        /// Its queues as they were declared. They keep their numbers, which its messages stand under.
+        queues: Vec<Queue>,
     },
     /// One without queues goes, with its lock and its register.
     Delete {

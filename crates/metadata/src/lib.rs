@@ -30,6 +30,7 @@ pub mod state;
 pub mod routes;
 
 pub mod boot;
+pub mod declarations;
 pub mod leases;
 pub mod placement;
 pub mod store;

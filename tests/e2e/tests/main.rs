@@ -21,6 +21,7 @@ mod failover;
 mod formation;
 mod http;
 mod identity;
+mod journal_operations;
 mod member_operations;
 mod members;
 mod nodes;

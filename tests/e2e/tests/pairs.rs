@@ -113,6 +113,62 @@ fn artemis_3340_a_stale_primary_that_starts_first_waits_for_the_newer_copy() {
     assert_eq!(client.get_soon(1, "q").text(), "with the backup alone");
 }
 
+/// What the operator's command prints, for the transcript in `docs/journal-pairs.md`.
+fn transcript(cluster: &Cluster, node: usize, line: &[&str]) -> String {
+    let ended = leveretctl(&cluster.api(node), line);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    eprintln!("$ leveretctl --url http://n{node}:15672 {}\n{}", line.join(" "), ended.out);
+    ended.out
+}
+
+/// ARTEMIS-3430: the active node has claimed the next sequence and ends before it is written in its
+/// state file. Nobody has to help: the other one repairs the claim and serves, and raises once more, so
+/// that the first one knows that it is stale.
+#[test]
+fn artemis_3430_a_claim_that_its_node_never_wrote_is_repaired_by_the_other_one() {
+    let mut cluster = pair(Setup::new());
+    publish(&mut cluster, 0, "with both");
+    let list = ["activation", "list"];
+    transcript(&cluster, 0, &list);
+    // From now on its disk takes no new state file.
+    let journals = cluster.node(0).directory.join("journals");
+    let folder = std::fs::read_dir(journals).unwrap().next().unwrap().unwrap().path();
+    let in_the_way = folder.join("activation.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    cluster.kill(1);
+    let status = cluster.node(0).await_exit();
+    assert!(!status.success(), "a failed write stops the node: {status}");
+    let log = cluster.node(0).log();
+    assert!(log.contains("sequence 2 could not be written on this node"), "{log}");
+    // What the witness knows: a claim.
+    transcript(&cluster, 2, &["journal", "list"]);
+    assert_eq!(journal(&cluster, 2).unwrap()["coordinated_sequence"], -2);
+    cluster.run(1);
+    cluster.await_formed();
+    await_active(&cluster, 1);
+    assert_eq!(sequence(&cluster, 1), (3, 3));
+    transcript(&cluster, 1, &list);
+    let counts = &journal(&cluster, 1).unwrap()["here"]["counts"];
+    assert_eq!((&counts["auto_repairs"], &counts["self_repairs"]), (&1.into(), &0.into()));
+    publish(&mut cluster, 1, "with n1 alone");
+    // The first one comes back with sequence 1.
+    std::fs::remove_dir(&in_the_way).unwrap();
+    cluster.start(0);
+    await_in_sync(&cluster, 1);
+    transcript(&cluster, 0, &list);
+    assert_eq!((sequence(&cluster, 0), sequence(&cluster, 1)), ((3, 3), (3, 3)));
+    cluster.kill(1);
+    await_active(&cluster, 0);
+    assert_eq!(sequence(&cluster, 0), (4, 4));
+    transcript(&cluster, 0, &list);
+    until("all know who serves it", || {
+        journal(&cluster, 0).is_some_and(|journal| journal["active"] == "leveret@n0")
+    });
+    let mut client = cluster.channel(0);
+    assert_eq!(client.get_soon(1, "q").text(), "with both");
+    assert_eq!(client.get_soon(1, "q").text(), "with n1 alone");
+}
+
 #[test]
 fn a_clean_stop_hands_over_at_once() {
     let mut cluster = pair(Setup::new());
@@ -150,6 +206,27 @@ fn the_link_between_the_two_is_cut() {
     let report = load.finish(DRAIN);
     judge(&report);
     eprintln!("longest gap when the link was cut: {:?}", report.longest_gap_in(begin, end));
+}
+
+/// Confirms wait for the backup until it is given up, and no longer.
+#[test]
+fn a_frozen_backup_holds_confirms_for_its_time_out() {
+    let mut cluster = pair(Setup::new());
+    // What is consumed at once is confirmed without a disk, here or there: so nobody consumes.
+    let load = load(&cluster, &[0], &[]).start();
+    load.await_more(500);
+    let begin = Instant::now();
+    cluster.freeze(1);
+    await_state(&cluster, 0, &["active, alone"]);
+    load.await_more(500);
+    let end = Instant::now();
+    cluster.thaw(1);
+    await_in_sync(&cluster, 0);
+    let report = load.finish(DRAIN);
+    judge(&report);
+    let gap = report.longest_gap_in(begin, end);
+    eprintln!("longest gap when the backup was frozen: {gap:?}");
+    assert!((Duration::from_millis(100)..Duration::from_secs(6)).contains(&gap), "{gap:?}");
 }
 
 #[test]

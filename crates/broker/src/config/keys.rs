@@ -415,6 +415,13 @@ pub const KEYS: &[Key] = &[
          goes on alone.",
     ),
     key(
+        "journal.allow_failback",
+        Kind::Flag,
+        "false",
+        "Whether the node that a journal on two nodes was made on gets it back by a clean hand-over when it is\n\
+         in sync again. What the active node says counts.",
+    ),
+    key(
         "default_vhost",
         TEXT,
         "\"/\"",

@@ -251,6 +251,10 @@ async fn perform(node: &Arc<Node>, question: Inquiry) -> Vec<u8> {
         Inquiry::ReconcileNow => inquiry::encode(&reconciliation::now_here(node)),
         Inquiry::ReconciliationPlan(queue) => inquiry::encode(&node.reconciler.plan_report(queue)),
         Inquiry::JournalCopies => inquiry::encode(&journals::copies_here(node)),
+        Inquiry::LeftJournals => inquiry::encode(&journals::left_here(node).await),
+        Inquiry::LeftDeclarations { uid } => {
+            inquiry::encode(&journals::declarations_here(node, uid).await)
+        }
         Inquiry::AmendCopy { uid, amendment } => {
             inquiry::encode(&journals::amend(node, &uid, amendment).await)
         }

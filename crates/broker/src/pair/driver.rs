@@ -6,6 +6,7 @@
 //! more, but a lock that is granted too late is given back.
 
 mod amend;
+mod handing;
 mod perform;
 mod report;
 mod standing;
@@ -23,7 +24,7 @@ use activation::register::Token;
 use activation::standing::{Own, Record};
 use bytes::Bytes;
 use journal::op::Lsn;
-use management::view::copy::{Amendment, CopyCounts};
+use management::view::copy::{Amendment, CopyCounts, SavedCopy};
 use metadata::objects::Name;
 use metadata::objects::journal::Journal as JournalEntry;
 use model::id::NodeId;
@@ -36,7 +37,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use crate::pair::clock;
+use crate::pair::driver::handing::Declared;
 use crate::pair::folder::Found;
 use crate::pair::ground::News;
 use crate::pair::hold::Hold;
@@ -45,9 +46,11 @@ use crate::pair::quorum::Quorum;
 use crate::pair::stage::{Stage, Yard};
 use crate::pair::standby::Standby;
 use crate::pair::works::{Shelf, Store};
+use crate::pair::{aside, clock};
 use crate::shard::command;
 
 pub(crate) use amend::Amended;
+pub(crate) use handing::HandedOver;
 pub(crate) use report::Report;
 
 /// How often clocks are looked at.
@@ -91,6 +94,14 @@ pub(crate) enum Input {
     Changed,
     /// An operator changes the copy.
     Amend(Amendment, oneshot::Sender<Amended>),
+    /// The node shall serve the journal no more, if another one can.
+    HandOver(oneshot::Sender<HandedOver>),
+    /// These copies are put aside now.
+    Saved(Vec<SavedCopy>),
+    /// Queues of journals, or their bindings, have changed.
+    Redeclared,
+    /// This was written down, or not.
+    Declared(Result<String, String>),
     /// That was tried, and this is what there is now.
     Amended(Result<Found, String>),
     /// The node stops, or the journal is not on it any more. Answered when the journal is closed.
@@ -107,6 +118,8 @@ pub(crate) struct Parts {
     pub(crate) own: Own,
     /// Why the state file says nothing.
     pub(crate) damage: Option<String>,
+    /// Copies that were put aside.
+    pub(crate) saved: Vec<SavedCopy>,
 }
 
 /// See the module head.
@@ -159,12 +172,18 @@ pub(crate) struct Driver {
     /// What the copy was worth when it became a candidate.
     candidate: Option<Class>,
     counts: CopyCounts,
+    saved: Vec<SavedCopy>,
+    /// Those who wait until the journal is handed over.
+    handing: Vec<oneshot::Sender<HandedOver>>,
+    /// Since when the preferred node could have it back.
+    failback_since: Option<Millis>,
+    declared: Declared,
 }
 
 impl Driver {
     /// A driver that has not begun, and where its inputs go.
     pub(crate) fn new(parts: Parts) -> (Self, UnboundedReceiver<Input>) {
-        let Parts { yard, line, folder, entry, uid, own, damage } = parts;
+        let Parts { yard, line, folder, entry, uid, own, damage, saved } = parts;
         let (sender, inputs) = mpsc::unbounded_channel();
         let me = yard.me;
         let lease_length = millis(yard.settings.lease);
@@ -172,7 +191,7 @@ impl Driver {
             Limits { replica_timeout: millis(yard.settings.replica_timeout), ..Limits::DEFAULT };
         let id = Name::clone(&entry.uid);
         let quorum = Arc::new(Quorum::new(Arc::clone(&yard.topology), id, me, lease_length));
-        let settings = settings(&entry);
+        let settings = settings(&yard, &entry);
         let driver = Self {
             yard,
             line,
@@ -210,6 +229,10 @@ impl Driver {
             told: None,
             candidate: None,
             counts: CopyCounts::default(),
+            saved,
+            handing: Vec::new(),
+            failback_since: None,
+            declared: Declared::default(),
         };
         (driver, inputs)
     }
@@ -221,6 +244,7 @@ impl Driver {
 
     /// Drives until it is told to stop.
     pub(crate) async fn run(mut self, mut inputs: UnboundedReceiver<Input>) {
+        self.declared.changed();
         self.begin();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -244,9 +268,22 @@ impl Driver {
             // If nobody takes it the lease ends by itself.
             drop(tokio::time::timeout(RELEASE_WAIT, releasing).await);
         }
+        self.declare_at_last().await;
         self.yard.pairs.leave(self.uid);
         for answer in self.stopping {
             command::answer(answer, ());
+        }
+    }
+
+    /// What was declared last is written down too.
+    async fn declare_at_last(&mut self) {
+        let open = self.declared.is_open() || self.declared.writing;
+        let text = self.declarations().filter(|text| open && *text != self.declared.text);
+        let Some(text) = text else { return };
+        let folder = Arc::clone(&self.folder);
+        let done = aside::blocking(move || folder.declare(&text)).await;
+        if let Ok(Err(error)) = done {
+            tracing::error!(journal = %self.name, %error, "the declarations of a journal cannot be written");
         }
     }
 
@@ -290,6 +327,27 @@ impl Driver {
             Input::Changed => self.changed(),
             Input::Amend(amendment, answer) => self.amend(amendment, answer),
             Input::Amended(found) => self.amended(found),
+            Input::HandOver(answer) => self.hand_over(answer),
+            Input::Saved(saved) => {
+                self.saved = saved;
+                self.report();
+            }
+            Input::Redeclared => self.declared.changed(),
+            Input::Declared(done) => {
+                self.declared.writing = false;
+                match done {
+                    Ok(text) => self.declared.text = text,
+                    // As after every failed write.
+                    Err(error) => {
+                        let reason = format!(
+                            "what is declared in journal {} cannot be written: {error}",
+                            self.name
+                        );
+                        tracing::error!(%reason, "the node stops");
+                        self.yard.failed.send_replace(Some(reason));
+                    }
+                }
+            }
             Input::Stop(answer) => {
                 self.stopping.push(answer);
                 self.event(Event::Stop);
@@ -317,7 +375,7 @@ impl Driver {
     }
 
     fn settings(&self, entry: &JournalEntry) -> Settings {
-        settings(entry)
+        settings(&self.yard, entry)
     }
 
     /// The node that has, or may have, the other copy.
@@ -383,6 +441,8 @@ impl Driver {
             self.event(Event::NotAccepted);
         }
         self.look_for_quorum(now);
+        self.look_for_failback(now);
+        self.look_at_declarations(now);
         self.report();
     }
 
@@ -438,7 +498,7 @@ impl Driver {
             stage.ground.closed();
         }
         self.asking = Some(session);
-        self.event(Event::Registration { preferred: false });
+        self.event(Event::Registration { preferred: self.is_preferred(session.with) });
     }
 
     fn news(&mut self, session: Session, news: News) {
@@ -493,8 +553,8 @@ impl Driver {
     }
 }
 
-fn settings(entry: &JournalEntry) -> Settings {
-    Settings { paired: entry.paired, allow_failback: false }
+fn settings(yard: &Yard, entry: &JournalEntry) -> Settings {
+    Settings { paired: entry.paired, allow_failback: yard.settings.allow_failback }
 }
 
 fn millis(span: Duration) -> Millis {

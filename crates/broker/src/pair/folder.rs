@@ -4,6 +4,7 @@
 //!  journals/NAME-UID/
 //!    LOCK         held by the node that has a driver for it
 //!    activation   the state file
+//!    declarations what its queues were declared as
 //!    activation.audit  what operators have done to it
 //!    data/        the copy: a journal of its own
 //!    saved/       copies that were replaced: SEQUENCE-NUMBER/, with their state files
@@ -14,14 +15,18 @@ use std::path::{Path, PathBuf};
 
 use activation::age::Age;
 use activation::file::{self, JournalUid};
+use activation::register::Incarnation;
 use activation::standing::{Record, Standing};
 use journal::audit;
 use journal::disk::real::RealDisk;
 use journal::disk::{Disk as _, Held, Lock};
 use journal::whole;
+use management::view::copy::SavedCopy;
 
 /// The name of the state file.
 pub(crate) const STATE: &str = "activation";
+/// The name of the file that says what the queues were declared as.
+pub(crate) const DECLARATIONS: &str = "declarations";
 /// What operators have done, a line each.
 const AUDIT: &str = "activation.audit";
 /// How many replaced copies are kept.
@@ -43,6 +48,8 @@ pub(crate) struct Found {
     pub(crate) damage: Option<String>,
     /// There is nothing in the copy.
     pub(crate) vacant: bool,
+    /// Copies that were put aside.
+    pub(crate) saved: Vec<SavedCopy>,
 }
 
 impl Folder {
@@ -89,7 +96,7 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
             Err(error) => return Err(error),
         };
-        Ok(Found { record, damage, vacant })
+        Ok(Found { record, damage, vacant, saved: self.saved_copies()? })
     }
 
     /// Replaces the state file; durable when it returns. Blocks.
@@ -112,6 +119,106 @@ impl Folder {
         let incarnation = record.incarnation;
         self.write(&Record { standing: Standing::Valid(to), incarnation })?;
         Ok(before)
+    }
+
+    /// Makes the copy the one to go on with: of this age, in a life of the register that is about to
+    /// begin; returns what was before, in words. Blocks.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(crate) fn adopt(&self, age: Age, incarnation: Incarnation) -> io::Result<String> {
+        let Found { record, damage, .. } = self.look()?;
+        let before = said(&record, damage.as_ref());
+        self.audit(&format!("adopted: from {before} to {age}"))?;
+        let standing = Standing::Valid(age);
+        self.write(&Record { standing, incarnation: Some(incarnation) })?;
+        Ok(before)
+    }
+
+    /// Puts the copy aside, whatever it is; returns what it was, in words. Blocks.
+    ///
+    /// # Errors
+    /// What the file system says. Doing it again goes on.
+    pub(crate) fn discard(&self) -> io::Result<String> {
+        let Found { record, damage, vacant, .. } = self.look()?;
+        let before = said(&record, damage.as_ref());
+        self.audit(&format!("discarded: {before}"))?;
+        // First, since it is a copy of nothing from now on.
+        self.write(&Record::NONE)?;
+        self.set_aside(&record, vacant)?;
+        Ok(before)
+    }
+
+    /// Puts a copy that was set aside in the place of what there is; returns what that was, in words.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// If there is no such copy, or what the file system says. Doing it again goes on.
+    pub(crate) fn restore(&self, name: &str) -> io::Result<String> {
+        let there = self.saved()?.into_iter().find(|(_, path)| path.ends_with(name));
+        let (_, from) = there.ok_or_else(|| {
+            io::Error::other(format!("no copy of the name {name} was put aside here"))
+        })?;
+        let saved = match whole::peek(&RealDisk, &from, STATE)? {
+            Some(bytes) => file::decode(self.journal, &bytes).map_err(io::Error::other)?,
+            None => return Err(io::Error::other(format!("copy {name} has no state file"))),
+        };
+        let Found { record, damage, vacant, .. } = self.look()?;
+        let before = said(&record, damage.as_ref());
+        self.audit(&format!("restored: {name} in the place of {before}"))?;
+        let nothing = Record { standing: Standing::Syncing, incarnation: None };
+        if from.join("data").exists() {
+            self.write(&nothing)?;
+            self.set_aside(&record, vacant)?;
+            RealDisk.rename(&from.join("data"), &self.data())?;
+            RealDisk.sync_dir(&from)?;
+            RealDisk.sync_dir(&self.path)?;
+        } else if record != nothing {
+            return Err(io::Error::other(format!("copy {name} has no data")));
+        }
+        // Otherwise this was cut off before the last step.
+        self.write(&saved)?;
+        std::fs::remove_dir_all(&from)?;
+        Ok(before)
+    }
+
+    /// The copies that were put aside, for operators. Blocks.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(crate) fn saved_copies(&self) -> io::Result<Vec<SavedCopy>> {
+        let mut copies = Vec::new();
+        for (_, path) in self.saved()? {
+            let record = match whole::peek(&RealDisk, &path, STATE)? {
+                None => Err("there is no state file".to_owned()),
+                Some(bytes) => {
+                    file::decode(self.journal, &bytes).map_err(|error| error.to_string())
+                }
+            };
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let known = record.as_ref().ok();
+            copies.push(SavedCopy {
+                name,
+                sequence: known.and_then(|record| record.standing.age()).map(Age::get),
+                standing: record
+                    .as_ref()
+                    .map_or_else(String::clone, |one| one.standing.to_string()),
+                incarnation: known
+                    .and_then(|record| record.incarnation)
+                    .map(|one| format!("{:016x}", one.0)),
+                bytes: size(&path.join("data"))?,
+            });
+        }
+        Ok(copies)
+    }
+
+    /// What the queues of the journal were declared as is this text from now on. Durable when it
+    /// returns. Blocks.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(crate) fn declare(&self, text: &str) -> io::Result<()> {
+        whole::replace(&RealDisk, &self.path, DECLARATIONS, text.as_bytes())
     }
 
     /// Leaves a line about what an operator is about to do.
@@ -183,6 +290,20 @@ impl Folder {
     }
 }
 
+/// Bytes of the files in a folder; 0 if it is not there.
+fn size(folder: &Path) -> io::Result<u64> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = 0;
+    for entry in entries {
+        bytes += entry?.metadata()?.len();
+    }
+    Ok(bytes)
+}
+
 /// What a state file says, in words.
 fn said(record: &Record, damage: Option<&String>) -> String {
     damage.map_or_else(|| record.standing.to_string(), |_| "a damaged state file".to_owned())
@@ -234,5 +355,95 @@ mod tests {
         let bytes = whole::peek(&RealDisk, &saved[1].1, STATE).unwrap().unwrap();
         assert_eq!(file::decode(JOURNAL, &bytes), Ok(record(4)));
         assert_eq!(std::fs::read(saved[1].1.join("data/segment")).unwrap(), b"4");
+    }
+
+    fn fill(folder: &Folder, text: &str) {
+        std::fs::create_dir_all(folder.data()).unwrap();
+        std::fs::write(folder.data().join("segment"), text).unwrap();
+    }
+
+    fn content(folder: &Folder) -> String {
+        std::fs::read_to_string(folder.data().join("segment")).unwrap()
+    }
+
+    #[test]
+    fn a_copy_that_was_put_aside_comes_back_and_puts_the_other_one_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path(), "orders", JOURNAL).unwrap();
+        fill(&folder, "old");
+        folder.set_aside(&record(3), false).unwrap();
+        fill(&folder, "new");
+        folder.write(&record(5)).unwrap();
+        let saved = folder.saved_copies().unwrap();
+        assert_eq!((saved.len(), &*saved[0].name, saved[0].sequence), (1, "3-1", Some(3)));
+        assert_eq!(saved[0].bytes, 3);
+        let error = folder.restore("4-1").unwrap_err();
+        assert!(error.to_string().contains("no copy of the name 4-1"), "{error}");
+        assert_eq!(folder.restore("3-1").unwrap(), "5");
+        assert_eq!(
+            (folder.look().unwrap().record, content(&folder)),
+            (record(3), "old".to_owned())
+        );
+        let saved = folder.saved_copies().unwrap();
+        assert_eq!((saved.len(), saved[0].sequence), (1, Some(5)));
+        // A copy that was not whole is in nobody's way.
+        folder.write(&Record { standing: Standing::Syncing, incarnation: None }).unwrap();
+        folder.restore(&saved[0].name).unwrap();
+        assert_eq!(
+            (folder.look().unwrap().record, content(&folder)),
+            (record(5), "new".to_owned())
+        );
+        assert_eq!(folder.saved_copies().unwrap(), []);
+        let audit = std::fs::read_to_string(folder.path.join(AUDIT)).unwrap();
+        assert_eq!(audit.lines().filter(|line| line.contains(" restored: ")).count(), 2, "{audit}");
+    }
+
+    /// Cut off between any two steps it goes on when it is done again, and what was put aside is not
+    /// lost.
+    #[test]
+    fn a_restoration_that_was_cut_off_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path(), "orders", JOURNAL).unwrap();
+        fill(&folder, "old");
+        folder.set_aside(&record(3), false).unwrap();
+        let nothing = Record { standing: Standing::Syncing, incarnation: None };
+        // The state file says that there is nothing, and nothing else was done.
+        fill(&folder, "half");
+        folder.write(&nothing).unwrap();
+        folder.restore("3-1").unwrap();
+        assert_eq!(
+            (folder.look().unwrap().record, content(&folder)),
+            (record(3), "old".to_owned())
+        );
+        // The data has moved already.
+        folder.set_aside(&record(3), false).unwrap();
+        folder.write(&nothing).unwrap();
+        let saved = folder.path.join("saved/3-1");
+        std::fs::rename(saved.join("data"), folder.data()).unwrap();
+        folder.restore("3-1").unwrap();
+        assert_eq!(
+            (folder.look().unwrap().record, content(&folder)),
+            (record(3), "old".to_owned())
+        );
+        assert!(!saved.exists());
+    }
+
+    #[test]
+    fn operators_adopt_and_discard_copies() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path(), "orders", JOURNAL).unwrap();
+        fill(&folder, "data");
+        std::fs::write(folder.path.join(STATE), b"nonsense").unwrap();
+        assert_eq!(
+            folder.adopt(Age::new(6).unwrap(), Incarnation(9)).unwrap(),
+            "a damaged state file"
+        );
+        let adopted = folder.look().unwrap().record;
+        assert_eq!(adopted, Record { incarnation: Some(Incarnation(9)), ..record(6) });
+        assert_eq!(folder.set_sequence(Age::new(4).unwrap(), true).unwrap(), "6");
+        assert_eq!(folder.discard().unwrap(), "4");
+        let found = folder.look().unwrap();
+        assert_eq!((found.record, found.vacant, found.saved.len()), (Record::NONE, true, 1));
+        assert_eq!(found.saved[0].sequence, Some(4));
     }
 }

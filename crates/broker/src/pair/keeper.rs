@@ -128,6 +128,7 @@ async fn start(yard: &Yard, uid: JournalUid, known: &JournalEntry) -> Result<Run
         uid,
         own,
         damage: found.damage,
+        saved: found.saved,
     });
     let sender = driver.sender();
     yard.pairs.enter(uid, sender.clone());

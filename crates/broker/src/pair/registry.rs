@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, oneshot};
 
 use crate::inbox::Inbox;
-use crate::pair::driver::{Amended, Input, Report};
+use crate::pair::driver::{Amended, HandedOver, Input, Report};
 use crate::pair::line::Session;
 use crate::shard::command::{Batch, Command};
 
@@ -23,6 +23,8 @@ pub(crate) struct Pairs {
     inner: Mutex<Inner>,
     /// A journal has changed in a state that is not published yet.
     is_changed: AtomicBool,
+    /// The same of queues and bindings.
+    is_redeclared: AtomicBool,
     /// Woken when a journal has changed, once everybody can see it.
     pub(crate) changed: Notify,
 }
@@ -45,6 +47,11 @@ impl Pairs {
     pub(crate) fn tell_changes(&self) {
         if self.is_changed.swap(false, Ordering::AcqRel) {
             self.changed.notify_one();
+        }
+        if self.is_redeclared.swap(false, Ordering::AcqRel) {
+            for driver in self.inner.lock().drivers.values() {
+                drop(driver.send(Input::Redeclared));
+            }
         }
     }
 
@@ -113,6 +120,28 @@ impl Pairs {
         for driver in self.inner.lock().drivers.values() {
             drop(driver.send(if up { Input::Up } else { Input::Down(node) }));
         }
+    }
+
+    /// Queues, or bindings to them, have changed in a state that is not published yet.
+    pub(crate) fn mark_redeclared(&self) {
+        self.is_redeclared.store(true, Ordering::Release);
+    }
+
+    /// Hands all journals that are served here to their replicas; what came of each.
+    pub(crate) async fn hand_over_all(&self) -> Vec<(JournalUid, HandedOver)> {
+        let drivers = self.inner.lock().drivers.clone();
+        let mut asked = Vec::new();
+        for (journal, driver) in drivers {
+            let (answer, answered) = oneshot::channel();
+            drop(driver.send(Input::HandOver(answer)));
+            asked.push((journal, answered));
+        }
+        let mut done = Vec::new();
+        for (journal, answered) in asked {
+            let handed_over = answered.await.unwrap_or(Ok(false));
+            done.push((journal, handed_over));
+        }
+        done
     }
 
     /// Changes a copy that is not in use.

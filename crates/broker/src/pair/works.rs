@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use activation::age::Age;
 use activation::file::JournalUid;
+use activation::register::Incarnation;
 use activation::standing::Record;
 use bytes::Bytes;
 use journal::error::ReadError;
 use journal::journal::Journal;
 use journal::op::{Lsn, Op};
 use journal::recovery::Recovery;
+use management::view::copy::SavedCopy;
 use model::id::{Seq, StreamId};
 
 use crate::pair::ear::Ear;
@@ -60,6 +62,37 @@ pub(crate) trait Shelf: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// What the file system says.
     fn prune(&self) -> io::Result<()>;
+
+    /// Makes the copy the one to go on with, of this age in this life of the register; returns what was
+    /// before, in words.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn adopt(&self, age: Age, incarnation: Incarnation) -> io::Result<String>;
+
+    /// Puts the copy aside, whatever it is; returns what it was, in words.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn discard(&self) -> io::Result<String>;
+
+    /// Puts a copy that was set aside in the place of what there is; returns what that was, in words.
+    ///
+    /// # Errors
+    /// If there is no such copy, or what the file system says.
+    fn restore(&self, name: &str) -> io::Result<String>;
+
+    /// The copies that were put aside.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn saved_copies(&self) -> io::Result<Vec<SavedCopy>>;
+
+    /// What the queues of the journal were declared as is this text from now on.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn declare(&self, text: &str) -> io::Result<()>;
 
     /// Opens the journal in it, or makes one.
     ///
@@ -138,6 +171,26 @@ impl Shelf for Folder {
 
     fn prune(&self) -> io::Result<()> {
         Folder::prune(self)
+    }
+
+    fn adopt(&self, age: Age, incarnation: Incarnation) -> io::Result<String> {
+        Folder::adopt(self, age, incarnation)
+    }
+
+    fn discard(&self) -> io::Result<String> {
+        Folder::discard(self)
+    }
+
+    fn restore(&self, name: &str) -> io::Result<String> {
+        Folder::restore(self, name)
+    }
+
+    fn saved_copies(&self) -> io::Result<Vec<SavedCopy>> {
+        Folder::saved_copies(self)
+    }
+
+    fn declare(&self, text: &str) -> io::Result<()> {
+        Folder::declare(self, text)
     }
 
     fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String> {

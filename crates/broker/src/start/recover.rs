@@ -207,6 +207,14 @@ fn name_of(state: &State, config: &Config) -> String {
     tool_name(first.map_or("", |node| &node.name))
 }
 
+/// Whether this node has nothing of a classic queue.
+fn is_elsewhere(state: &State, queue: &Queue, me: NodeId) -> bool {
+    match queue.journal.as_deref().and_then(|name| state.journal(name)) {
+        Some(journal) => !journal.is_on(me),
+        None => queue.home != me,
+    }
+}
+
 impl Plan {
     /// `usable`: whether this node's member of a quorum queue can go on.
     fn of(state: &State, me: NodeId, usable: impl Fn(QueueId) -> Result<(), String>) -> Self {
@@ -218,7 +226,7 @@ impl Plan {
                     Ok(()) => plan.kept.push(Arc::clone(queue)),
                     Err(reason) => plan.lost.push((Arc::clone(queue), reason)),
                 },
-                QueueKind::Classic if queue.home != me => {
+                QueueKind::Classic if is_elsewhere(state, queue, me) => {
                     let home = state.node(queue.home);
                     let home =
                         home.map_or_else(|| queue.home.to_string(), |it| it.name.to_string());
@@ -278,15 +286,25 @@ impl Plan {
             "Nodes that are forgotten, and must never run again on the data that they have: {}.",
             if nodes.is_empty() { "none".to_owned() } else { nodes.join(", ") }
         ));
-        let classic = state
-            .all_queues()
-            .filter(|queue| queue.kind == QueueKind::Classic && queue.home == me.id);
+        let classic = state.all_queues().filter(|queue| {
+            queue.kind == QueueKind::Classic && queue.journal.is_none() && queue.home == me.id
+        });
         say(&format!("Classic queues of this node, which go on as they are: {}.", classic.count()));
         say(&format!(
             "Quorum queues that go on with what this node has: {}. A message that the others \
              confirmed without it is lost, and one that they had settled may come again.",
             self.kept.len()
         ));
+        for journal in state.journals().filter(|journal| journal.is_on(me.id)) {
+            let queues = state.queues_of_journal(&journal.name).count();
+            let what = if journal.paired {
+                "is held until an operator goes on with it (leveretctl journal adopt): what the other \
+                 copy has more is lost then"
+            } else {
+                "goes on as it is"
+            };
+            say(&format!("Journal '{}' with {queues} queues {what}.", journal.name));
+        }
         say(&format!("Queues that are lost, with all that is in them: {}.", self.lost.len()));
         for (queue, reason) in self.lost.iter().take(LISTED) {
             say(&format!("  queue '{}' in vhost '{}': {reason}", queue.name, queue.vhost));
@@ -302,7 +320,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use amq_protocol_types::{AMQPValue, FieldTable};
-    use metadata::command::DeclareQueue;
+    use metadata::command::{DeclareQueue, JournalChange};
     use metadata::objects::node::NodeRole;
     use metadata::objects::vhost::Vhost;
 
@@ -345,6 +363,25 @@ mod tests {
         state.apply(Command::DeclareQueue(declare)).expect("it is new");
     }
 
+    fn declare_in(state: &mut State, journal: &str, name: &str) {
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-journal".into(), AMQPValue::LongString(journal.into()));
+        let declare = DeclareQueue {
+            vhost: "/".into(),
+            name: name.into(),
+            generated: false,
+            durable: true,
+            auto_delete: false,
+            exclusive_owner: None,
+            arguments,
+            user: "guest".into(),
+            home: B,
+            members: Vec::new(),
+            away: Vec::new(),
+        };
+        state.apply(Command::DeclareQueue(declare)).expect("it is new");
+    }
+
     #[test]
     fn one_node_goes_on_with_what_it_has_and_the_rest_is_gone() {
         let mut state = State::new();
@@ -357,13 +394,25 @@ mod tests {
         declare(&mut state, "shared", B, &[A, B, C]);
         declare(&mut state, "damaged", B, &[A, B, C]);
         declare(&mut state, "elsewhere", B, &[B, C]);
+        // Journals: one that this node has a copy of, wherever it is served, and one that it has not.
+        for (name, uid, node, backup) in [("pair", "1", B, A), ("far", "2", B, C)] {
+            let create = JournalChange::Create {
+                name: name.into(),
+                uid: uid.repeat(32).into(),
+                node: node.0,
+                backup: backup.0,
+                incarnation: 5,
+            };
+            state.apply(Command::ChangeJournal(create)).expect("it is new");
+            declare_in(&mut state, name, &format!("in-{name}"));
+        }
         let id = |state: &State, name: &str| state.queue("/", name).map(|queue| queue.id);
         let shared = id(&state, "shared");
         let plan = Plan::of(&state, A, |queue| {
             if Some(queue) == shared { Ok(()) } else { Err("it is so".into()) }
         });
         let lost: Vec<&str> = plan.lost.iter().map(|(queue, _)| &*queue.name).collect();
-        assert_eq!(lost.len(), 3, "{lost:?}");
+        assert_eq!(lost.len(), 4, "{lost:?}");
         for command in plan.commands(put(A, 5, &[1, 7]), 99) {
             state.apply(command).expect("it is in order");
         }
@@ -376,9 +425,16 @@ mod tests {
             ("theirs", false),
             ("damaged", false),
             ("elsewhere", false),
+            ("in-pair", true),
+            ("in-far", false),
         ] {
             assert_eq!(id(&state, name).is_some(), there, "{name}");
         }
+        let journal = state.journal("pair").expect("this node has a copy");
+        assert_eq!((journal.node, journal.backup, journal.paired), (A, NodeId(0), true));
+        // The register is of the data set before, so the copy is held.
+        assert!(state.coordinated(&journal.uid).register.is_none());
+        assert!(state.journal("far").is_none());
         let queue = state.queue("/", "shared").expect("it is kept");
         assert_eq!(queue.nodes().collect::<Vec<_>>(), [A]);
         assert_eq!(queue.members[0].stage, metadata::objects::member::Stage::Started);

@@ -14,6 +14,7 @@ use metadata::objects::queue::QueueKind;
 use crate::cluster::GROUP;
 use crate::cluster::identity;
 use crate::config::{Config, written};
+use crate::pair::left;
 use crate::start::recover::{Found, close};
 use crate::start::{Opened, StartError};
 
@@ -64,6 +65,15 @@ pub(crate) fn reincarnate(
         say("Nothing has changed; --force gives them up.");
         return Ok(Done::NotForced);
     }
+    // Their copies may be old, and their age does not say so.
+    let failed = |error: io::Error| StartError(format!("{shown}: {error}"));
+    for folder in left::folders(directory).map_err(failed)? {
+        folder.mark().map_err(failed)?;
+        say(&format!(
+            "The copy of journal '{}' is set aside, and held until an operator adopts or discards it.",
+            folder.name
+        ));
+    }
     // In this order: a node that finds its identity and no journal does not start.
     for part in ["journal", "metadata"] {
         let path = directory.join(part);
@@ -103,6 +113,7 @@ fn given_up(found: Found, say: &mut dyn FnMut(&str)) -> Result<u64, StartError> 
     for queue in state
         .all_queues()
         .filter(|queue| queue.kind == QueueKind::Classic && queue.home == me && queue.durable)
+        .filter(|queue| queue.journal.is_none())
     {
         let records = opened.recovery.streams().iter().find(|it| it.stream == queue.id.into());
         let count = records.map_or(0, |known| known.records);

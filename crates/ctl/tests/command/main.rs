@@ -328,3 +328,33 @@ fn a_named_journal_is_inspected_with_its_age_and_its_saved_copies() {
     let (_, out, ..) = check(&["journal", "inspect", path], &[]);
     assert!(out.starts_with("activation sequence\tnone\nstate file\tdamaged: "), "{out}");
 }
+
+#[test]
+fn operators_decide_about_copies_of_journals() {
+    let body =
+        |more: &str| format!("{{\"confirm\":\"orders\",\"dry_run\":false,\"force\":true,{more}}}");
+    let consent = ["--force", "--confirm", "orders"];
+    let adopted = r#"{"node":"leveret@a","from":"none","to":6,"dangers":["what"],"done":true}"#;
+    let line = [&["-q", "journal", "adopt", "orders", "--node", "a"], &consent[..]].concat();
+    let (exit, out, _, asked) = check(&line, &[(200, adopted)]);
+    assert_eq!((exit, out.as_str()), (Exit::Done, "from\tnone\nnode\tleveret@a\nto\t6\n- what\n"));
+    let wanted = body("\"node\":\"a\",\"uid\":\"\"");
+    assert_eq!(asked, [format!("POST /api/journals/orders/adopt {wanted}")]);
+    let restored = r#"{"node":"leveret@b","copy":"3-1","to":3,"dangers":[],"done":false}"#;
+    let line = [&["-q", "journal", "restore-copy", "orders", "3"], &consent[..]].concat();
+    let (exit, out, _, asked) = check(&line, &[(200, restored)]);
+    assert_eq!(exit, Exit::Done);
+    assert!(out.ends_with("nothing was changed\n"), "{out}");
+    let wanted = body("\"node\":\"\",\"sequence\":3");
+    assert_eq!(asked, [format!("POST /api/journals/orders/restore-copy {wanted}")]);
+    let line = [&["journal", "discard_copy", "orders", "--node", "b"], &consent[..]].concat();
+    let (exit, _, err, asked) = check(&line, &[(409, r#"{"reason":"the copy is in use"}"#)]);
+    assert_eq!((exit, err.contains("in use")), (Exit::Busy, true));
+    let wanted = body("\"node\":\"b\"");
+    assert_eq!(asked, [format!("POST /api/journals/orders/discard-copy {wanted}")]);
+    let left = r#"[{"name":"orders","uid":"07","node":"leveret@a","sequence":6,"standing":"6",
+        "queues":2,"reason":null}]"#;
+    let (exit, out, _, asked) = check(&["-q", "journal", "list_abandoned"], &[(200, left)]);
+    assert_eq!((exit, out.as_str()), (Exit::Done, "orders\t07\tleveret@a\t6\t6\t2\t\n"));
+    assert_eq!(asked, ["GET /api/abandoned-journals"]);
+}

@@ -8,21 +8,27 @@ use crate::check;
 
 #[test]
 fn a_node_is_drained_and_revived() {
-    let done = r#"{"connections":2,"leaders_moved":5,"leaders_stayed":[]}"#;
+    let done = r#"{"connections":2,"leaders_moved":5,"leaders_stayed":[],
+        "journals_moved":1,"journals_stayed":[]}"#;
     let (exit, out, _, asked) = check(&["drain", "leveret@b"], &[(200, done)]);
     assert_eq!(exit, Exit::Done);
     assert_eq!(
         out,
-        "Will put node leveret@b into maintenance mode...\nconnections closed\t2\nleaders moved\t5\n"
+        "Will put node leveret@b into maintenance mode...\nconnections closed\t2\n\
+         leaders moved\t5\njournals moved\t1\n"
     );
     assert_eq!(asked, ["POST /api/nodes/leveret%40b/drain {}"]);
     let stayed = r#"{"connections":0,"leaders_moved":0,
-        "leaders_stayed":[{"vhost":"/","name":"q","reason":"non_stable_members"}]}"#;
+        "leaders_stayed":[{"vhost":"/","name":"q","reason":"non_stable_members"}],
+        "journals_stayed":[{"name":"orders","reason":"it has no backup"}]}"#;
     let asked_first = (200, r#"{"node":"leveret@a"}"#);
     let (exit, out, err, _) = check(&["-q", "drain"], &[asked_first, (200, stayed)]);
     assert_eq!(exit, Exit::Unavailable);
-    assert!(out.ends_with("/\tq\tnon_stable_members\n"), "{out}");
-    assert_eq!(err, "Error:\n1 quorum queues are still led by the node\n");
+    assert!(out.ends_with("/\tq\tnon_stable_members\norders\tit has no backup\n"), "{out}");
+    assert_eq!(
+        err,
+        "Error:\n1 quorum queues are still led by the node; 1 journals are still served by the node\n"
+    );
     let (exit, _, _, asked) = check(&["revive", "leveret@b"], &[(204, "")]);
     assert_eq!(exit, Exit::Done);
     assert_eq!(asked, ["POST /api/nodes/leveret%40b/revive {}"]);

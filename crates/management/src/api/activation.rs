@@ -215,11 +215,11 @@ fn adopts(sight: &Sight<'_>, to: Age, node: &str) -> Outcome<Option<Incarnation>
     }
 }
 
-fn short(name: &str) -> &str {
+pub(super) fn short(name: &str) -> &str {
     name.rsplit_once('@').map_or(name, |(_, short)| short)
 }
 
-fn told_of(sight: &Sight<'_>, danger: &Danger) -> String {
+pub(super) fn told_of(sight: &Sight<'_>, danger: &Danger) -> String {
     let name = |at: usize| sight.seats.get(at).map_or("?", |seat| &*seat.name);
     match *danger {
         Danger::Back { confirmed } => format!(

@@ -2,8 +2,10 @@
 //! operators do with nodes. RabbitMQ has commands for these and, but for one, no paths.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::http::StatusCode;
+use metadata::objects::journal::Journal;
 use metadata::objects::queue::{Queue, QueueKind};
 use model::id::NodeId;
 use serde_json::{Value, json};
@@ -13,6 +15,7 @@ use super::replicas;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::inquiry::Wanted;
+use crate::journals::Sight;
 use crate::node::Node;
 
 /// `POST /nodes/NODE/drain`.
@@ -24,10 +27,16 @@ pub(super) async fn drain<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<An
         .stayed
         .iter()
         .map(|(vhost, name, reason)| json!({"vhost": vhost, "name": name, "reason": reason}));
+    let journals = drained
+        .journals_stayed
+        .iter()
+        .map(|(name, reason)| json!({"name": name, "reason": reason}));
     Ok(Answer::Json(json!({
         "connections": drained.connections,
         "leaders_moved": drained.moved,
         "leaders_stayed": stayed.collect::<Vec<_>>(),
+        "journals_moved": drained.journals_moved,
+        "journals_stayed": journals.collect::<Vec<_>>(),
     })))
 }
 
@@ -76,6 +85,15 @@ pub(super) async fn forget<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<A
         );
         return Err(Failure::precondition_failed(reason));
     }
+    let journals = sole_journals(call, &nodes).await;
+    if !journals.is_empty() && !force {
+        let reason = format!(
+            "journals would be lost, or what was confirmed last in them, since no other node that runs \
+             has a copy in sync: {}; use force to lose it",
+            journals.join(", ")
+        );
+        return Err(Failure::precondition_failed(reason));
+    }
     let keep_members = call.body.flag("keep_members", false)?;
     let rows =
         if keep_members { json!([]) } else { replicas::shrink_all(call, &nodes, false).await };
@@ -100,13 +118,31 @@ pub(super) async fn forget<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<A
     Ok(Answer::Json(json!({ "queues": rows })))
 }
 
+/// Journals of which these nodes may be the only ones with the newest copy.
+async fn sole_journals<N: Node>(call: &Call<'_, N>, nodes: &[NodeId]) -> Vec<String> {
+    let on_them = |journal: &&Arc<Journal>| nodes.iter().any(|node| journal.is_on(*node));
+    if !call.state.journals().any(|journal| on_them(&journal)) {
+        return Vec::new();
+    }
+    let names = call.node.names();
+    let told = call.node.all_journal_copies().await;
+    let journals = call.state.journals().filter(on_them).filter(|journal| {
+        let sight = Sight::new(&call.state, &names, &told, journal);
+        !sight.seats.iter().any(|seat| !nodes.contains(&seat.node) && sight.may_start(seat))
+    });
+    journals.map(|journal| format!("'{}'", journal.name)).collect()
+}
+
 fn is_last(row: &Value) -> bool {
     row["result"] == "error: the last node cannot be removed"
 }
 
 fn is_sole(queue: &Queue, nodes: &[NodeId]) -> bool {
     match queue.kind {
-        QueueKind::Classic => queue.durable && nodes.contains(&queue.home),
+        // Of those in journals the other copy counts.
+        QueueKind::Classic => {
+            queue.durable && queue.journal.is_none() && nodes.contains(&queue.home)
+        }
         QueueKind::Quorum => queue.nodes().all(|node| nodes.contains(&node)),
     }
 }

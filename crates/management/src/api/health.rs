@@ -118,6 +118,13 @@ async fn quorum_critical<N: Node>(call: &Call<'_, N>) -> Answer {
             json!({ "queues": queues }),
         );
     }
+    let journals = critical_journals(call, &own).await;
+    if !journals.is_empty() {
+        return failed(
+            "There are journals that nobody could serve if the target node is shut down",
+            json!({ "queues": [], "journals": journals }),
+        );
+    }
     if online - 1 > nodes / 2 {
         return ok(json!({}));
     }
@@ -162,6 +169,25 @@ async fn journals<N: Node>(call: &Call<'_, N>, in_sync: bool) -> Answer {
         "There are journals that nobody serves"
     };
     failed(reason, json!({ "journals": ailing }))
+}
+
+/// Journals on two nodes of which this one alone has a copy that may be served.
+async fn critical_journals<N: Node>(call: &Call<'_, N>, own: &str) -> Vec<Value> {
+    let paired = || call.state.journals().filter(|journal| journal.paired && journal.backup.0 != 0);
+    if paired().next().is_none() {
+        return Vec::new();
+    }
+    let names = call.node.names();
+    let told = call.node.all_journal_copies().await;
+    let critical = paired().filter(|journal| {
+        let sight = Sight::new(&call.state, &names, &told, journal);
+        let may = |is_own: bool| {
+            sight.seats.iter().any(|seat| (seat.name == own) == is_own && sight.may_start(seat))
+        };
+        may(true) && !may(false)
+    });
+    let summary = "no other node that runs has a copy that may be served";
+    critical.map(|journal| json!({"name": &*journal.name, "summary": summary})).collect()
 }
 
 /// Whether members of this node still get the log: they have no vote yet.

@@ -1,15 +1,26 @@
 //! `/journals`: named journals, on one node or on two.
 
+use std::collections::BTreeSet;
+
+use ::activation::age::Age;
+use ::activation::force::Force;
+use ::activation::register::{Incarnation, Register};
+use ::activation::standing::{Own, Record, Standing};
+use axum::http::StatusCode;
 use metadata::command::{Command, JournalChange};
 use metadata::objects::journal::Journal;
+use metadata::state::State;
 use model::id::NodeId;
 use serde_json::{Value, json};
 
+use super::activation::{self, short, told_of};
 use super::call::Call;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
+use crate::journals::{Seat, Sight};
 use crate::node::Node;
+use crate::view::copy::{Amendment, JournalCopy, LeftJournal};
 
 /// `GET /journals`.
 pub(super) fn list<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
@@ -73,6 +84,318 @@ pub(super) async fn set_backup<N: Node>(call: &Call<'_, N>, name: &str) -> Outco
 pub(super) async fn remove_backup<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     call.administrator()?;
     change(call, JournalChange::RemoveBackup { name: name.into() }).await
+}
+
+/// `GET /abandoned-journals`: what lies on nodes' disks and the topology does not know.
+pub(super) async fn abandoned<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
+    call.monitor()?;
+    let rows = call.node.left_journals().await.into_iter().flat_map(|told| {
+        let node = told.node;
+        let row = move |journal| {
+            let mut row = json!(journal);
+            row["node"] = json!(node);
+            row
+        };
+        told.journals.into_iter().map(row)
+    });
+    list::respond(rows, &call.query)
+}
+
+/// What an operator has said to a change that may lose something.
+struct Consent {
+    confirmed: bool,
+    dry_run: bool,
+}
+
+fn consent<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Consent> {
+    call.administrator()?;
+    let force = call.body.flag("force", false)?;
+    let confirm = call.body.text_or("confirm", Some(""))?;
+    Ok(Consent { confirmed: force && confirm == name, dry_run: call.body.flag("dry_run", false)? })
+}
+
+impl Consent {
+    /// # Errors
+    /// If there are dangers that were not confirmed.
+    fn check(&self, what: &str, dangers: &[String]) -> Outcome<()> {
+        if self.confirmed || self.dry_run || dangers.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::precondition_failed(format!(
+            "nothing was changed: this would {what}.\n{}\nRepeat it with force, and the name of the \
+             journal as confirmation, to accept that.",
+            dangers.iter().map(|danger| format!("- {danger}")).collect::<Vec<_>>().join("\n")
+        )))
+    }
+}
+
+/// The seat of a node whose copy may be changed: it answers, and nobody has the lock.
+fn free_seat<'s>(state: &State, sight: &'s Sight<'_>, node: &str) -> Outcome<&'s Seat> {
+    let is_meant = |seat: &&Seat| seat.name == node || short(&seat.name) == node;
+    let seat = sight.seats.iter().find(is_meant).ok_or_else(|| {
+        Failure::bad_request(format!("{node} has no copy of journal '{}'", sight.journal.name))
+    })?;
+    if seat.copy.is_none() {
+        return Err(Failure::unavailable(format!("{} does not answer", seat.name)));
+    }
+    let is_locked = state.lock(&sight.journal.uid).is_some_and(|lock| lock.holder.is_some());
+    if is_locked || sight.serving().is_some() {
+        return Err(locked(format!(
+            "journal '{}' is served, or about to be; stop the node that has its lock first",
+            sight.journal.name
+        )));
+    }
+    Ok(seat)
+}
+
+fn locked(reason: String) -> Failure {
+    Failure::new(StatusCode::CONFLICT, "locked", reason)
+}
+
+/// The node that is named, or the one that is asked.
+fn wanted<N: Node>(call: &Call<'_, N>) -> Outcome<String> {
+    let node = call.body.text_or("node", Some(""))?;
+    Ok(if node.is_empty() { call.node.stats().name } else { node })
+}
+
+async fn amend<N: Node>(
+    call: &Call<'_, N>,
+    seat: &Seat,
+    uid: &str,
+    amendment: Amendment,
+) -> Outcome<String> {
+    call.node.amend_copy(seat.node, uid, amendment).await.map_err(|refusal| {
+        let failure = Failure::from(refusal);
+        if failure.status == StatusCode::BAD_REQUEST { locked(failure.reason) } else { failure }
+    })
+}
+
+/// `POST /journals/NAME/adopt`. Of a journal that the topology knows: the copy of `node` is the one to
+/// go on with, whatever its state file says. Of another one: it comes back from the disk of a node,
+/// with the queues that were declared in it.
+pub(super) async fn adopt<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    let consent = consent(call, name)?;
+    call.node.catch_up().await?;
+    let state = call.node.state();
+    let Some(journal) = state.journal(name) else {
+        return bring_back(call, &state, name, &consent).await;
+    };
+    let told = call.node.all_journal_copies().await;
+    let sight = Sight::new(&state, &call.node.names(), &told, journal);
+    let view = sight.view.ok_or_else(|| {
+        Failure::bad_request(format!(
+            "journal '{name}' never had a backup, so there is nothing to adopt"
+        ))
+    })?;
+    let node = wanted(call)?;
+    let seat = free_seat(&state, &sight, &node)?;
+    let record = seat.copy.as_ref().and_then(JournalCopy::own).map(|own| own.record);
+    // The age of a copy that says one is compared with others of its life. One that was set aside, or
+    // says nothing, has nothing in common with any.
+    let said = match record {
+        Some(Record { standing: Standing::Valid(age), incarnation }) => {
+            incarnation.map(|life| (age, life))
+        }
+        _ => None,
+    };
+    let (to, adopts) = said.unwrap_or_else(|| {
+        let known = view.register.map_or(Age::ZERO, Register::age);
+        (known.max(Age::ZERO.next()), Incarnation(0))
+    });
+    let incarnation = Incarnation(rand::random());
+    let force = Force { to, adopts, incarnation };
+    let adopted = |seat_of: &Seat, own: Option<Own>| {
+        let standing = Standing::Valid(to);
+        let record = Record { standing, incarnation: Some(incarnation) };
+        let as_it_will_be = Own { record, vacant: false, founder: false };
+        if seat_of.node == seat.node { Some(as_it_will_be) } else { own }
+    };
+    let owns: Vec<Option<Own>> =
+        sight.seats.iter().zip(sight.owns()).map(|(seat, own)| adopted(seat, own)).collect();
+    let mut dangers: Vec<String> =
+        force.dangers(&view, &owns).iter().map(|danger| told_of(&sight, danger)).collect();
+    let standing = seat.copy.as_ref().map_or("", |copy| copy.standing.as_str());
+    if adopts == Incarnation(0) {
+        dangers.push(format!(
+            "nothing says how much of the journal the copy on {} has (its state file: {standing})",
+            seat.name
+        ));
+    }
+    consent
+        .check(&format!("go on with the copy of journal '{name}' on {}", seat.name), &dangers)?;
+    if !consent.dry_run {
+        let amendment = Amendment::Adopt { sequence: to.get(), incarnation: incarnation.0 };
+        amend(call, seat, &journal.uid, amendment).await?;
+        activation::set(call, &journal.uid, &force).await?;
+        tracing::warn!(journal = %name, node = seat.name, sequence = %to, by = call.by(), ?dangers, "a copy was adopted by an operator");
+    }
+    Ok(Answer::Json(json!({
+        "node": seat.name, "from": standing, "to": to.get(), "dangers": dangers,
+        "done": !consent.dry_run,
+    })))
+}
+
+/// A journal comes back that only a disk knows.
+async fn bring_back<N: Node>(
+    call: &Call<'_, N>,
+    state: &State,
+    name: &str,
+    consent: &Consent,
+) -> Outcome<Answer> {
+    let uid = call.body.text_or("uid", Some(""))?;
+    let node = call.body.text_or("node", Some(""))?;
+    let told = call.node.left_journals().await;
+    let copies: Vec<(&str, &LeftJournal)> = told
+        .iter()
+        .flat_map(|told| told.journals.iter().map(move |journal| (told.node.as_str(), journal)))
+        .filter(|(_, journal)| journal.name == name && (uid.is_empty() || journal.uid == uid))
+        .collect();
+    let uids: BTreeSet<&str> = copies.iter().map(|(_, journal)| journal.uid.as_str()).collect();
+    if uids.len() > 1 {
+        let uids: Vec<&str> = uids.into_iter().collect();
+        return Err(Failure::bad_request(format!(
+            "there are several journals '{name}' on the disks: name the uid, one of {}",
+            uids.join(", ")
+        )));
+    }
+    let is_meant = |on: &str| node.is_empty() || on == node || short(on) == node;
+    let chosen = copies.iter().filter(|(on, _)| is_meant(on)).max_by_key(|(_, one)| one.sequence);
+    let Some((on, chosen)) = chosen else { return Err(Failure::not_found()) };
+    let id = self::node(call, on)?;
+    let mut dangers = Vec::new();
+    for (other, copy) in &copies {
+        if copy.sequence > chosen.sequence {
+            let sequence = copy.sequence.unwrap_or_default();
+            dangers.push(format!(
+                "the copy on {other} has sequence {sequence}: what only it has is lost"
+            ));
+        }
+    }
+    if chosen.sequence.is_none() {
+        dangers.push(format!(
+            "the copy on {on} may lack anything (its state file: {})",
+            chosen.standing
+        ));
+    }
+    for other in call.node.other_nodes().iter().filter(|other| !other.running) {
+        dangers.push(format!("{} does not answer: it may have a newer copy", other.name));
+    }
+    let known = call.node.left_declarations(id, &chosen.uid).await?;
+    if *known.uid != *chosen.uid || *known.name != *name {
+        return Err(Failure::bad_request("what was declared is that of another journal"));
+    }
+    consent.check(&format!("bring journal '{name}' back from {on}"), &dangers)?;
+    if !consent.dry_run {
+        for command in known.commands(state, id.0) {
+            call.node.submit(command, call.by()).await?;
+        }
+        tracing::warn!(journal = %name, node = on, by = call.by(), ?dangers, "a journal was brought back by an operator");
+    }
+    Ok(Answer::Json(json!({
+        "node": on, "uid": chosen.uid, "sequence": chosen.sequence, "queues": known.queues.len(),
+        "bindings": known.bindings.len(), "dangers": dangers, "done": !consent.dry_run,
+    })))
+}
+
+/// `POST /journals/NAME/restore-copy` with `sequence`: a copy that was put aside on `node` takes the
+/// place of what it has, and is gone on with. Always needs `force` and `confirm`.
+pub(super) async fn restore<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    let consent = consent(call, name)?;
+    let sequence = call.body.integer("sequence")?.and_then(|number| u64::try_from(number).ok());
+    let sequence = sequence.and_then(Age::new);
+    let to = sequence.ok_or_else(|| Failure::bad_request("'sequence' has to be a sequence"))?;
+    call.node.catch_up().await?;
+    let state = call.node.state();
+    let journal = state.journal(name).ok_or_else(Failure::not_found)?;
+    let told = call.node.all_journal_copies().await;
+    let sight = Sight::new(&state, &call.node.names(), &told, journal);
+    let view = sight.view.ok_or_else(|| {
+        Failure::bad_request(format!(
+            "journal '{name}' never had a backup, so no copy was put aside"
+        ))
+    })?;
+    let node = wanted(call)?;
+    let seat = free_seat(&state, &sight, &node)?;
+    let saved = seat.copy.as_ref().map(|copy| copy.saved.as_slice()).unwrap_or_default();
+    // Of several, the one that was put aside last.
+    let meant = saved.iter().rev().find(|copy| copy.sequence == Some(to.get()));
+    let meant = meant.ok_or_else(|| {
+        let known: Vec<&str> = saved.iter().map(|copy| copy.name.as_str()).collect();
+        Failure::bad_request(format!(
+            "no copy of sequence {to} was put aside on {} (there are: {})",
+            seat.name,
+            if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+        ))
+    })?;
+    let life = meant.incarnation.as_ref().and_then(|text| u64::from_str_radix(text, 16).ok());
+    let adopts = Incarnation(life.unwrap_or(0));
+    let force = Force { to, adopts, incarnation: Incarnation(rand::random()) };
+    let restored = |seat_of: &Seat, own: Option<Own>| {
+        let record = Record { standing: Standing::Valid(to), incarnation: Some(adopts) };
+        let as_it_will_be = Own { record, vacant: false, founder: false };
+        if seat_of.node == seat.node { Some(as_it_will_be) } else { own }
+    };
+    let owns: Vec<Option<Own>> =
+        sight.seats.iter().zip(sight.owns()).map(|(seat, own)| restored(seat, own)).collect();
+    let mut dangers: Vec<String> =
+        force.dangers(&view, &owns).iter().map(|danger| told_of(&sight, danger)).collect();
+    dangers.push(format!(
+        "everything is lost that was confirmed after copy {} of {} bytes was put aside",
+        meant.name, meant.bytes
+    ));
+    consent
+        .check(&format!("go on with an old copy of journal '{name}' on {}", seat.name), &dangers)?;
+    let mut from = seat.copy.as_ref().map(|copy| copy.standing.clone());
+    if !consent.dry_run {
+        let amendment = Amendment::Restore { name: meant.name.clone() };
+        from = Some(amend(call, seat, &journal.uid, amendment).await?);
+        activation::set(call, &journal.uid, &force).await?;
+        tracing::warn!(journal = %name, node = seat.name, copy = meant.name, by = call.by(), ?dangers, "an old copy was restored by an operator");
+    }
+    Ok(Answer::Json(json!({
+        "node": seat.name, "copy": meant.name, "from": from, "to": to.get(), "dangers": dangers,
+        "done": !consent.dry_run,
+    })))
+}
+
+/// `POST /journals/NAME/discard-copy`: the copy of `node`, which nobody uses, is put aside, so that it
+/// is copied afresh from the active node. If it may be served, or is newer than the others, that needs
+/// `force` and `confirm`.
+pub(super) async fn discard<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
+    let consent = consent(call, name)?;
+    call.node.catch_up().await?;
+    let state = call.node.state();
+    let journal = state.journal(name).ok_or_else(Failure::not_found)?;
+    let told = call.node.all_journal_copies().await;
+    let sight = Sight::new(&state, &call.node.names(), &told, journal);
+    let node = wanted(call)?;
+    let is_meant = |seat: &&Seat| seat.name == node || short(&seat.name) == node;
+    let seat =
+        sight.seats.iter().find(is_meant).ok_or_else(|| {
+            Failure::bad_request(format!("{node} has no copy of journal '{name}'"))
+        })?;
+    let copy = seat
+        .copy
+        .as_ref()
+        .ok_or_else(|| Failure::unavailable(format!("{} does not answer", seat.name)))?;
+    let mut dangers = Vec::new();
+    if sight.may_start(seat) {
+        dangers.push(format!("the copy on {} may be served", seat.name));
+    } else if sight.serving().is_none() {
+        dangers.push(format!(
+            "nobody serves the journal: the copy on {} may be all that is left of it",
+            seat.name
+        ));
+    }
+    consent.check(&format!("put the copy of journal '{name}' on {} aside", seat.name), &dangers)?;
+    let mut from = copy.standing.clone();
+    if !consent.dry_run {
+        from = amend(call, seat, &journal.uid, Amendment::Discard).await?;
+        tracing::warn!(journal = %name, node = seat.name, %from, by = call.by(), "a copy was put aside by an operator");
+    }
+    Ok(Answer::Json(json!({
+        "node": seat.name, "from": from, "to": "none", "dangers": dangers, "done": !consent.dry_run,
+    })))
 }
 
 async fn change<N: Node>(call: &Call<'_, N>, change: JournalChange) -> Outcome<Answer> {

@@ -177,6 +177,14 @@ pub enum Resource {
     Journal(String),
     /// `/journals/NAME/backup`
     JournalBackup(String),
+    /// `/journals/NAME/adopt`
+    JournalAdopt(String),
+    /// `/journals/NAME/restore-copy`
+    JournalRestore(String),
+    /// `/journals/NAME/discard-copy`
+    JournalDiscard(String),
+    /// `/abandoned-journals`
+    AbandonedJournals,
     /// `/activation`
     Activations,
     /// `/activation/JOURNAL`
@@ -363,6 +371,10 @@ impl Resource {
             ["journals"] => Self::Journals,
             ["journals", _] => Self::Journal(text(1)),
             ["journals", _, "backup"] => Self::JournalBackup(text(1)),
+            ["journals", _, "adopt"] => Self::JournalAdopt(text(1)),
+            ["journals", _, "restore-copy"] => Self::JournalRestore(text(1)),
+            ["journals", _, "discard-copy"] => Self::JournalDiscard(text(1)),
+            ["abandoned-journals"] => Self::AbandonedJournals,
             ["activation"] => Self::Activations,
             ["activation", _] => Self::Activation(text(1)),
             ["activation", _, "coordinated"] => Self::ActivationCoordinated(text(1)),
@@ -410,6 +422,9 @@ impl Resource {
             | Self::QuorumForceShrinkAll(_)
             | Self::NodeDrain(_)
             | Self::NodeRevive(_)
+            | Self::JournalAdopt(_)
+            | Self::JournalRestore(_)
+            | Self::JournalDiscard(_)
             | Self::Rebalance
             | Self::ReconcileNow => &["POST"],
             Self::QueueContents(..)

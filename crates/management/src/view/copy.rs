@@ -43,6 +43,50 @@ pub struct JournalCopy {
     /// What has happened since the node's start.
     #[serde(default)]
     pub counts: CopyCounts,
+    /// Copies that were put aside, the oldest first.
+    #[serde(default)]
+    pub saved: Vec<SavedCopy>,
+}
+
+/// A copy that was put aside when another one took its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedCopy {
+    /// The name of its folder: its sequence and a number that rises.
+    pub name: String,
+    /// Its sequence; none: it was not whole.
+    pub sequence: Option<u64>,
+    /// What its state file says, in words.
+    pub standing: String,
+    /// The life of the coordinated sequence that it is from.
+    pub incarnation: Option<String>,
+    /// Bytes on the disk.
+    pub bytes: u64,
+}
+
+/// A journal that a node has on its disk and the topology knows nothing of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftJournal {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its sequence, if the copy is whole.
+    pub sequence: Option<u64>,
+    /// The state file in words.
+    pub standing: String,
+    /// Queues that were declared in it; `None`: what was declared cannot be read.
+    pub queues: Option<usize>,
+    /// Why it cannot be.
+    pub reason: Option<String>,
+}
+
+/// The same with the node's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLeft {
+    /// The node, as tools name it.
+    pub node: String,
+    /// What it has.
+    pub journals: Vec<LeftJournal>,
 }
 
 /// What a state file says, without the numbers.
@@ -103,6 +147,21 @@ pub enum Amendment {
         to: u64,
         /// Whether what may be lost was confirmed.
         forced: bool,
+    },
+    /// It is the one to go on with, whatever its state file says: it gets this sequence, of a life of
+    /// the coordinated one that is about to begin.
+    Adopt {
+        /// The sequence.
+        sequence: u64,
+        /// The life.
+        incarnation: u64,
+    },
+    /// It is put aside, so that another one can take its place.
+    Discard,
+    /// A copy that was put aside takes its place.
+    Restore {
+        /// The name of its folder.
+        name: String,
     },
 }
 

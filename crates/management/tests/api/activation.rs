@@ -2,7 +2,9 @@
 //! health checks and metrics say of them.
 
 use management::node::Node;
-use management::view::copy::{Amendment, CopyCounts, CopyFile, JournalCopy};
+use management::view::copy::{
+    Amendment, CopyCounts, CopyFile, JournalCopy, LeftJournal, NodeLeft, SavedCopy,
+};
 use metadata::command::Command;
 use metadata::coordination::Coordination;
 use model::id::NodeId;
@@ -288,4 +290,182 @@ async fn metrics_say_how_old_a_copy_is_and_what_has_happened() {
     assert!(text.contains("leveret_journal_local_sequence{journal=\"orders\"} -1\n"));
     assert!(text.contains("leveret_journal_active{journal=\"orders\"} 0\n"));
     assert!(!text.contains("leveret_journal_lease_seconds"));
+}
+
+fn confirmed(more: &Value) -> Value {
+    let mut body = more.clone();
+    body["force"] = json!(true);
+    body["confirm"] = json!("orders");
+    body
+}
+
+#[tokio::test]
+async fn a_copy_without_a_state_file_is_adopted_and_all_others_are_held() {
+    let (asker, uid) = pair().await;
+    set(&asker, &uid, 6, 7);
+    let bare = JournalCopy {
+        file: CopyFile::None,
+        sequence: None,
+        incarnation: None,
+        standing: "none".into(),
+        ..copy(&uid, "held", 0)
+    };
+    asker.node.tell_copies(NODE, vec![bare]);
+    asker.node.tell_copies(NODE_B, vec![copy(&uid, "seeking", 5)]);
+    let refused = asker.post("journals/orders/adopt", json!({})).await;
+    assert_eq!(refused.status, 412);
+    for part in ["nothing says how much", "go on with the copy"] {
+        assert!(refused.text.contains(part), "{}", refused.text);
+    }
+    let done = asker.post("journals/orders/adopt", confirmed(&json!({}))).await;
+    assert_eq!((done.status, &done.json["to"]), (200, &json!(6)), "{}", done.text);
+    let state = Node::state(&*asker.node);
+    let register = state.coordinated(&uid).register.unwrap();
+    let life = register.incarnation;
+    assert_eq!(asker.node.amended(), [(OWN, Amendment::Adopt { sequence: 6, incarnation: life })]);
+    let shown = asker.get("activation/orders").await.json;
+    assert_eq!(copies(&shown)[1].1, "held: the coordinated sequence was lost");
+    // One that says its age: others of its life are compared with it.
+    set(&asker, &uid, 6, 7);
+    let marked = JournalCopy { file: CopyFile::SetAside, ..copy(&uid, "held", 5) };
+    asker.node.tell_copies(NODE, vec![marked]);
+    asker.node.tell_copies(NODE_B, vec![copy(&uid, "held", 5)]);
+    let body = confirmed(&json!({"node": "b", "dry_run": true}));
+    let dry = asker.post("journals/orders/adopt", body).await;
+    assert_eq!((&dry.json["to"], &dry.json["done"]), (&json!(5), &json!(false)), "{}", dry.text);
+    lock(&asker, &uid);
+    let locked = asker.post("journals/orders/adopt", confirmed(&json!({}))).await;
+    assert_eq!((locked.status, &locked.json["error"]), (409, &json!("locked")));
+}
+
+#[tokio::test]
+async fn an_old_copy_is_restored_only_knowingly() {
+    let (asker, uid) = pair().await;
+    set(&asker, &uid, 6, 7);
+    let saved = |name: &str, sequence| SavedCopy {
+        name: name.to_owned(),
+        sequence: Some(sequence),
+        standing: sequence.to_string(),
+        incarnation: Some(format!("{:016x}", 7)),
+        bytes: 4096,
+    };
+    let syncing = JournalCopy {
+        file: CopyFile::Copying,
+        sequence: None,
+        saved: vec![saved("3-1", 3), saved("4-2", 4), saved("4-3", 4)],
+        ..copy(&uid, "seeking", 0)
+    };
+    asker.node.tell_copies(NODE, vec![syncing]);
+    let path = "journals/orders/restore-copy";
+    let refused = asker.post(path, json!({"sequence": 4})).await;
+    assert_eq!(refused.status, 412);
+    assert!(
+        refused.text.contains("everything is lost that was confirmed after copy 4-3"),
+        "{}",
+        refused.text
+    );
+    let absent = asker.post(path, confirmed(&json!({"sequence": 9}))).await;
+    assert_eq!(absent.status, 400);
+    assert!(absent.text.contains("there are: 3-1, 4-2, 4-3"), "{}", absent.text);
+    let done = asker.post(path, confirmed(&json!({"sequence": 4}))).await;
+    assert_eq!((done.status, &done.json["copy"]), (200, &json!("4-3")), "{}", done.text);
+    assert_eq!(asker.node.amended(), [(OWN, Amendment::Restore { name: "4-3".into() })]);
+    let state = Node::state(&*asker.node);
+    let register = state.coordinated(&uid).register.unwrap();
+    assert_eq!((register.value, register.adopted.unwrap().incarnation), (4, 7));
+}
+
+#[tokio::test]
+async fn a_copy_is_put_aside_and_one_that_may_be_served_only_knowingly() {
+    let (asker, uid) = pair().await;
+    set(&asker, &uid, 6, 7);
+    asker.node.tell_copies(NODE, vec![copy(&uid, "held", 9)]);
+    let path = "journals/orders/discard-copy";
+    let alone = asker.post(path, json!({})).await;
+    assert_eq!(alone.status, 412);
+    assert!(alone.text.contains("all that is left"), "{}", alone.text);
+    asker.node.tell_copies(NODE_B, vec![copy(&uid, "active, alone", 6)]);
+    assert_eq!(asker.post(path, json!({})).await.status, 200);
+    assert_eq!(asker.node.amended(), [(OWN, Amendment::Discard)]);
+    asker.node.tell_copies(NODE, vec![copy(&uid, "waiting", 6)]);
+    assert_eq!(asker.post(path, json!({})).await.status, 412);
+}
+
+#[tokio::test]
+async fn a_journal_comes_back_from_a_disk_with_its_queues() {
+    use metadata::declarations::Declarations;
+    let (asker, uid) = pair().await;
+    let arguments = json!({"durable": true, "arguments": {"x-journal": "orders"}});
+    assert_eq!(asker.put("queues/%2F/q", arguments).await.status, 201);
+    let binding = json!({"routing_key": "k"});
+    assert_eq!(asker.post("bindings/%2F/e/amq.topic/q/q", binding).await.status, 201);
+    let known = Declarations::of(&Node::state(&*asker.node), "orders").unwrap();
+    assert_eq!((known.queues.len(), known.bindings.len()), (1, 1));
+
+    // Another cluster, of the same nodes.
+    let asker = crate::check::asker();
+    asker.node.keeper(OWN, NODE);
+    asker.node.keeper(B, NODE_B);
+    let left = |sequence: Option<u64>, uid: &str| LeftJournal {
+        name: "orders".into(),
+        uid: uid.to_owned(),
+        sequence,
+        standing: "-".into(),
+        queues: Some(1),
+        reason: None,
+    };
+    let on = |node: &str, journal| NodeLeft { node: node.to_owned(), journals: vec![journal] };
+    let copies = vec![on(NODE, left(Some(5), &uid)), on(NODE_B, left(Some(6), &uid))];
+    asker.node.leave_journals(copies.clone(), known.clone());
+    let listed = asker.get("abandoned-journals").await.json;
+    assert_eq!((&listed[1]["node"], &listed[1]["sequence"]), (&json!(NODE_B), &json!(6)));
+    assert_eq!(asker.post("journals/other/adopt", json!({})).await.status, 404);
+    let path = "journals/orders/adopt";
+    // Of two the newer one; that the other node does not run is a danger.
+    let refused = asker.post(path, json!({})).await;
+    assert_eq!(refused.status, 412);
+    assert!(refused.text.contains("leveret@b does not answer"), "{}", refused.text);
+    let older = asker.post(path, confirmed(&json!({"node": NODE, "dry_run": true}))).await;
+    let dangers = older.json["dangers"].to_string();
+    assert!(dangers.contains("the copy on leveret@b has sequence 6"), "{dangers}");
+    let done = asker.post(path, confirmed(&json!({}))).await;
+    assert_eq!((done.status, &done.json["queues"]), (200, &json!(1)), "{}", done.text);
+    let state = Node::state(&*asker.node);
+    assert_eq!(Declarations::of(&state, "orders").as_ref().map(|it| it.bindings.len()), Some(1));
+    let journal = state.journal("orders").unwrap();
+    assert_eq!((journal.node, journal.paired, &*journal.uid), (B, false, uid.as_str()));
+    assert_eq!(state.queue("/", "q").unwrap().id, known.queues[0].id);
+    // Several of one name.
+    let asker = crate::check::asker();
+    asker.node.keeper(OWN, NODE);
+    let copies = vec![on(NODE, left(Some(5), &uid)), on(NODE, left(Some(6), &"7".repeat(32)))];
+    asker.node.leave_journals(copies, known);
+    let unclear = asker.post(path, json!({})).await;
+    assert_eq!(unclear.status, 400);
+    assert!(unclear.text.contains("name the uid"), "{}", unclear.text);
+}
+
+#[tokio::test]
+async fn the_only_copy_in_sync_is_critical_and_its_node_is_not_forgotten() {
+    let (asker, uid) = pair().await;
+    set(&asker, &uid, 6, 7);
+    // This node has the newest copy, and the other one a stale one.
+    asker.node.tell_copies(NODE, vec![copy(&uid, "active, alone", 6)]);
+    asker.node.tell_copies(NODE_B, vec![copy(&uid, "seeking", 5)]);
+    let critical = asker.get("health/checks/node-is-quorum-critical").await;
+    assert_eq!(critical.status, 503);
+    assert_eq!(critical.json["journals"][0]["name"], "orders");
+    asker.node.tell_copies(NODE_B, vec![copy(&uid, "in sync", 6)]);
+    let whole = asker.get("health/checks/node-is-quorum-critical").await;
+    assert!(!whole.text.contains("orders"), "{}", whole.text);
+    // The other one is away, and may have the newest copy.
+    asker.node.tell_copies(NODE, vec![copy(&uid, "seeking", 5)]);
+    asker.node.tell_copies(NODE_B, vec![]);
+    let forget = || asker.delete_with("nodes/leveret@b", json!({}));
+    let refused = forget().await;
+    assert_eq!(refused.status, 412, "{}", refused.text);
+    assert!(refused.text.contains("'orders'"), "{}", refused.text);
+    // What is left has everything.
+    asker.node.tell_copies(NODE, vec![copy(&uid, "active, alone", 6)]);
+    assert_eq!(forget().await.status, 200);
 }

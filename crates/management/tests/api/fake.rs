@@ -11,7 +11,7 @@ use management::inquiry::{Change, Wanted};
 use management::members::{Changed, Drained, MemberError};
 use management::node::Node;
 use management::view::connection::{ChannelInfo, ConnectionInfo, ConnectionState};
-use management::view::copy::{Amendment, JournalCopy, NodeCopies};
+use management::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
 use management::view::counters::{ExchangeCounters, GlobalCounters, MessageCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use management::view::node::{JournalStats, Listener, NodeStats, OtherNode};
@@ -27,6 +27,7 @@ use metadata::boot::{self, DefaultUser};
 use metadata::command::{
     Command, DeclareExchange, DeclareQueue, MemberName, PutNode, SerialQueueId,
 };
+use metadata::declarations::Declarations;
 use metadata::objects::binding::{Binding, Destination};
 use metadata::objects::node::NodeRole;
 use metadata::objects::queue::QueueKind;
@@ -63,6 +64,8 @@ struct Inner {
     closed: Vec<(String, String)>,
     copies: Vec<NodeCopies>,
     amended: Vec<(NodeId, Amendment)>,
+    left: Vec<NodeLeft>,
+    declarations: Vec<Declarations>,
     counters: GlobalCounters,
     alarm: bool,
     /// The others whose disk alarm is on.
@@ -137,6 +140,13 @@ impl Fake {
     /// What was changed of copies.
     pub(crate) fn amended(&self) -> Vec<(NodeId, Amendment)> {
         self.inner.lock().amended.clone()
+    }
+
+    /// What nodes have on their disks that the topology does not know.
+    pub(crate) fn leave_journals(&self, left: Vec<NodeLeft>, declarations: Declarations) {
+        let mut inner = self.inner.lock();
+        inner.left = left;
+        inner.declarations = vec![declarations];
     }
 
     /// From now on no majority answers.
@@ -624,7 +634,8 @@ impl Node for Fake {
             return Err(Refusal::unavailable("the node does not answer"));
         }
         let stayed = vec![("/".into(), "q".into(), "non_stable_members".into())];
-        Ok(Drained { connections: 2, moved: 3, stayed })
+        let journals_stayed = vec![("orders".to_owned(), "it has no backup".to_owned())];
+        Ok(Drained { connections: 2, moved: 3, stayed, journals_moved: 1, journals_stayed })
     }
 
     async fn revive(&self, _: NodeId) -> Result<(), Refusal> {
@@ -666,6 +677,16 @@ impl Node for Fake {
         let before = copy.map(|copy| copy.standing.clone()).unwrap_or_default();
         inner.amended.push((node, amendment));
         Ok(before)
+    }
+
+    async fn left_journals(&self) -> Vec<NodeLeft> {
+        self.inner.lock().left.clone()
+    }
+
+    async fn left_declarations(&self, _: NodeId, uid: &str) -> Result<Declarations, Refusal> {
+        let inner = self.inner.lock();
+        let known = inner.declarations.iter().find(|known| *known.uid == *uid).cloned();
+        known.ok_or_else(|| Refusal::invalid("it was not written down"))
     }
 
     async fn catch_up(&self) -> Result<(), Refusal> {

@@ -180,6 +180,8 @@ async fn a_node_is_drained_and_revived() {
             "connections": 2,
             "leaders_moved": 3,
             "leaders_stayed": [{"vhost": "/", "name": "q", "reason": "non_stable_members"}],
+            "journals_moved": 1,
+            "journals_stayed": [{"name": "orders", "reason": "it has no backup"}],
         })
     );
     assert_eq!(asker.post(&format!("nodes/{own}/revive"), json!({})).await.status, 204);

@@ -1,14 +1,15 @@
 //! Named journals, and on which nodes they are.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::id::NodeId;
+use model::id::{NodeId, QueueId};
 
 use crate::command::JournalChange;
 use crate::machine::parts::not_found;
 use crate::objects::Name;
 use crate::objects::journal::{Journal, Served};
-use crate::objects::queue::Queue;
+use crate::objects::queue::{Queue, QueueKind};
 use crate::objects::register::Register;
 use crate::outcome::Outcome;
 use crate::refusal::Refusal;
@@ -36,6 +37,9 @@ impl State {
             JournalChange::Serve { uid, node, boot, token } => {
                 self.serve_journal(&uid, NodeId(node), boot, token, out)
             }
+            JournalChange::Adopt { name, uid, node, queues } => {
+                self.adopt_journal(name, uid, NodeId(node), queues, out)
+            }
             JournalChange::Delete { name } => self.delete_journal(&name, out),
         }
     }
@@ -49,17 +53,7 @@ impl State {
         incarnation: u64,
         out: &mut Outcome,
     ) -> Result<(), Refusal> {
-        check_name(&name)?;
-        if uid.len() != 32 || !uid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(Refusal::invalid("the uid of a journal has 32 hexadecimal digits"));
-        }
-        if self.journals.contains_key(&name) {
-            return Err(Refusal::invalid(format!("there is a journal '{name}' already")));
-        }
-        if self.journal_by_uid(&uid).is_some() || self.registers.contains_key(&uid) {
-            return Err(Refusal::invalid(format!("the uid {uid} is in use")));
-        }
-        self.check_keeper(node)?;
+        self.check_new_journal(&name, &uid, node)?;
         if backup.0 != 0 {
             self.check_backup(node, backup)?;
         }
@@ -71,6 +65,101 @@ impl State {
         let journal = Journal { name, uid, node, backup, paired, served: None, term: 0 };
         self.put_journal(journal, out);
         Ok(())
+    }
+
+    fn check_new_journal(&self, name: &Name, uid: &Name, node: NodeId) -> Result<(), Refusal> {
+        check_name(name)?;
+        if uid.len() != 32 || !uid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(Refusal::invalid("the uid of a journal has 32 hexadecimal digits"));
+        }
+        if self.journals.contains_key(name) {
+            return Err(Refusal::invalid(format!("there is a journal '{name}' already")));
+        }
+        if self.journal_by_uid(uid).is_some() || self.registers.contains_key(uid) {
+            return Err(Refusal::invalid(format!("the uid {uid} is in use")));
+        }
+        self.check_keeper(node)
+    }
+
+    /// All of its queues come back, or none.
+    fn adopt_journal(
+        &mut self,
+        name: Name,
+        uid: Name,
+        node: NodeId,
+        queues: Vec<Queue>,
+        out: &mut Outcome,
+    ) -> Result<(), Refusal> {
+        self.check_new_journal(&name, &uid, node)?;
+        let mut names = BTreeSet::new();
+        let mut ids = BTreeSet::new();
+        for queue in &queues {
+            let (vhost, queue_name) = (&queue.vhost, &queue.name);
+            if queue.kind != QueueKind::Classic
+                || !queue.durable
+                || queue.exclusive_owner.is_some()
+                || queue.id < Self::FIRST_QUEUE
+            {
+                return Err(Refusal::invalid(format!(
+                    "queue '{queue_name}' in vhost '{vhost}' cannot be in a journal"
+                )));
+            }
+            if !self.vhosts.contains_key(vhost) {
+                return Err(Refusal::invalid(format!(
+                    "there is no vhost '{vhost}'; make it first"
+                )));
+            }
+            if self.queue(vhost, queue_name).is_some() || !names.insert((vhost, queue_name)) {
+                return Err(Refusal::invalid(format!(
+                    "there is a queue '{queue_name}' in vhost '{vhost}' already; delete it first"
+                )));
+            }
+            let other = self.queue_by_id(queue.id);
+            if other.is_some() || !ids.insert(queue.id) {
+                let other = other.map_or(queue, |other| other);
+                return Err(Refusal::invalid(format!(
+                    "queue '{}' in vhost '{}' has the number of queue '{queue_name}' in vhost \
+                     '{vhost}'; delete it first",
+                    other.name, other.vhost
+                )));
+            }
+        }
+        for queue in queues {
+            let queue = Arc::new(Queue { journal: Some(Name::clone(&name)), home: node, ..queue });
+            out.records.push(record::put(&Record::Queue(&queue)));
+            self.insert_queue(Arc::clone(&queue));
+            out.queues_created.push(queue);
+        }
+        out.records.push(record::put(&Record::LastQueue(QueueId(self.last_queue))));
+        out.created = true;
+        out.routes_changed = true;
+        let (backup, paired) = (NodeId(0), false);
+        self.put_journal(Journal { name, uid, node, backup, paired, served: None, term: 0 }, out);
+        Ok(())
+    }
+
+    /// A node does not come back: the journals that it had a copy of are on the other one alone, and
+    /// those that only it had are gone with their queues.
+    pub(super) fn forget_copies(&mut self, id: NodeId, out: &mut Outcome) {
+        let on_it = |journal: &&Arc<Journal>| journal.is_on(id);
+        let journals: Vec<Arc<Journal>> = self.journals().filter(on_it).map(Arc::clone).collect();
+        for journal in journals {
+            let Some(other) = journal.other_than(id) else {
+                let queues: Vec<_> =
+                    self.queues_of_journal(&journal.name).map(Arc::clone).collect();
+                for queue in queues {
+                    self.drop_queue(&queue, out);
+                }
+                self.drop_journal(&journal, out);
+                continue;
+            };
+            let served = journal.served.filter(|served| served.node != id.0);
+            let backup = NodeId(0);
+            self.put_journal(
+                Journal { node: other, backup, served, ..Journal::clone(&journal) },
+                out,
+            );
+        }
     }
 
     fn set_backup(&mut self, name: &Name, node: NodeId, out: &mut Outcome) -> Result<(), Refusal> {
@@ -183,12 +272,16 @@ impl State {
                 "journal '{name}' has {queues} queues; delete them first"
             )));
         }
-        self.remove_coordination(&journal.uid, out);
-        self.journals.remove(name);
-        out.records.push(record::delete(&Record::Journal(&journal)));
-        out.deleted = true;
-        out.journals_changed.push(journal.name);
+        self.drop_journal(&journal, out);
         Ok(())
+    }
+
+    fn drop_journal(&mut self, journal: &Journal, out: &mut Outcome) {
+        self.remove_coordination(&journal.uid, out);
+        self.journals.remove(&journal.name);
+        out.records.push(record::delete(&Record::Journal(journal)));
+        out.deleted = true;
+        out.journals_changed.push(Name::clone(&journal.name));
     }
 
     fn put_new_register(

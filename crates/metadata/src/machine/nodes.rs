@@ -105,6 +105,7 @@ impl State {
             |queue| queue.kind == QueueKind::Classic && queue.home == id && queue.journal.is_none(),
             out,
         );
+        self.forget_copies(id, out);
         self.nodes.remove(&id.0);
         out.records.push(record::delete(&Record::Node(&node)));
         out.deleted = true;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use activation::age::Age;
 use activation::event::Event;
 use activation::machine::{Machine, Passive, Phase};
+use activation::register::Incarnation;
 use management::view::copy::Amendment;
 use tokio::sync::oneshot;
 
@@ -72,15 +73,23 @@ impl Driver {
         self.machine = Machine::new(self.settings(&entry), own);
         self.damage = found.damage;
         self.before = own.record;
+        self.saved = found.saved;
         self.begin();
     }
 }
 
 fn perform(folder: &dyn Shelf, amendment: &Amendment) -> Amended {
-    match *amendment {
-        Amendment::Sequence { to, forced } => {
-            let to = Age::new(to).ok_or("there is no such sequence")?;
-            folder.set_sequence(to, forced).map_err(|error| error.to_string())
+    let done = match *amendment {
+        Amendment::Sequence { to, forced } => folder.set_sequence(age(to)?, forced),
+        Amendment::Adopt { sequence, incarnation } => {
+            folder.adopt(age(sequence)?, Incarnation(incarnation))
         }
-    }
+        Amendment::Discard => folder.discard(),
+        Amendment::Restore { ref name } => folder.restore(name),
+    };
+    done.map_err(|error| error.to_string())
+}
+
+fn age(number: u64) -> Result<Age, String> {
+    Age::new(number).ok_or_else(|| "there is no such sequence".to_owned())
 }

@@ -7,6 +7,7 @@ use activation::event::{Event, Timer};
 use activation::output::Output;
 use activation::register::Token;
 use activation::standing::{Record, Standing};
+use metadata::declarations::Declarations;
 use model::time::Millis;
 use replication::message::{Downward, Refusal};
 
@@ -275,7 +276,27 @@ impl Driver {
         #[cfg(test)]
         crate::pair::sim::eye::stepped(&self.machine, &self.hold);
         self.with_ground(|ground| ground.look());
+        self.look_at_hand_over();
         self.report();
+    }
+
+    /// Writes down what the queues were declared as, if that is something else than before.
+    pub(super) fn declare(&mut self) {
+        self.declared.begin();
+        let Some(text) = self.declarations().filter(|text| *text != self.declared.text) else {
+            return;
+        };
+        self.declared.writing = true;
+        let (sender, folder) = (self.sender.clone(), Arc::clone(&self.folder));
+        aside::blocking(move || {
+            let done = folder.declare(&text).map(|()| text).map_err(|error| error.to_string());
+            drop(sender.send(Input::Declared(done)));
+        });
+    }
+
+    /// The text of it.
+    pub(super) fn declarations(&self) -> Option<String> {
+        Declarations::of(&self.yard.router.state(), &self.name).map(|known| known.encode())
     }
 
     pub(super) fn seek_wait(&mut self, wait: Millis) {

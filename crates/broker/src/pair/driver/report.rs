@@ -5,7 +5,7 @@ use activation::file::JournalUid;
 use activation::machine::{Mode, Pairing, Passive, Phase, Why};
 use activation::notice::{Cause, Notice};
 use activation::standing::{Own, Standing};
-use management::view::copy::{CopyCounts, CopyFile, JournalCopy};
+use management::view::copy::{CopyCounts, CopyFile, JournalCopy, SavedCopy};
 use model::time::Millis;
 
 use crate::pair::driver::Driver;
@@ -35,6 +35,8 @@ pub(crate) struct Report {
     pub(crate) damaged: bool,
     /// What has happened since the node's start.
     pub(crate) counts: CopyCounts,
+    /// Copies that were put aside.
+    pub(crate) saved: Vec<SavedCopy>,
 }
 
 impl Report {
@@ -62,6 +64,7 @@ impl Report {
             founder: self.own.founder,
             lease_ms: self.leased_until.map(|until| until.0.saturating_sub(now.0)),
             counts: self.counts,
+            saved: self.saved.clone(),
         }
     }
 }
@@ -83,6 +86,7 @@ impl Driver {
             own,
             damaged: self.damage.is_some(),
             counts: self.counts,
+            saved: self.saved.clone(),
         };
         if self.told.as_ref() != Some(&report) {
             self.yard.pairs.report(self.uid, report.clone());

@@ -96,12 +96,16 @@ impl Driver {
         let (opened, sender, closing) = (self.opened, self.sender.clone(), self.closing.take());
         let (yard, name, folder) = (self.yard.clone(), self.name.clone(), Arc::clone(&self.folder));
         let (before, vacant) = (self.before, self.machine.own().vacant);
+        let told = self.sender.clone();
         aside::spawn(async move {
             if let Some(closing) = closing {
                 drop(closing.await);
             }
             let open = move || {
                 folder.set_aside(&before, vacant).map_err(|error| error.to_string())?;
+                if let Ok(saved) = folder.saved_copies() {
+                    drop(told.send(Input::Saved(saved)));
+                }
                 let (journal, recovery, ear) = folder.open(&yard, &name)?;
                 drop(recovery);
                 Ok((journal, ear.watch()))
@@ -157,9 +161,13 @@ impl Driver {
     /// The new copy is whole: of the old ones the oldest go.
     pub(super) fn prune(&self) {
         let (folder, name) = (Arc::clone(&self.folder), self.name.clone());
+        let sender = self.sender.clone();
         aside::blocking(move || {
             if let Err(error) = folder.prune() {
                 tracing::warn!(journal = %name, %error, "cannot remove an old copy");
+            }
+            if let Ok(saved) = folder.saved_copies() {
+                drop(sender.send(Input::Saved(saved)));
             }
         });
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use activation::age::Age;
 use activation::file::{self, JournalUid};
+use activation::register::Incarnation;
 use activation::standing::{Record, Standing};
 use bytes::{Bytes, BytesMut};
 use journal::disk::{Disk as _, Lock};
@@ -26,6 +27,7 @@ use journal::options::Options;
 use journal::recovery::Recovery;
 use journal::sim::SimDisk;
 use journal::whole;
+use management::view::copy::SavedCopy;
 use model::id::{NodeId, Seq, StreamId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -35,7 +37,7 @@ use super::book::{self, Name};
 use super::world::World;
 use crate::pair::aside;
 use crate::pair::ear::Ear;
-use crate::pair::folder::{Found, STATE};
+use crate::pair::folder::{DECLARATIONS, Found, STATE};
 use crate::pair::stage::{self, Yard};
 use crate::pair::works::{Opened, Shelf, Store, Works};
 use crate::replicated::sim::rng::Rng;
@@ -142,7 +144,7 @@ impl Shelf for Folder {
             }
             world.on_record(self.bay.drive.node, &record);
         }
-        Ok(Found { record, damage, vacant })
+        Ok(Found { record, damage, vacant, saved: Vec::new() })
     }
 
     fn set_sequence(&self, to: Age, _: bool) -> io::Result<String> {
@@ -178,6 +180,32 @@ impl Shelf for Folder {
 
     fn prune(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn adopt(&self, age: Age, incarnation: Incarnation) -> io::Result<String> {
+        let before = self.look()?.record;
+        let standing = Standing::Valid(age);
+        self.write(&Record { standing, incarnation: Some(incarnation) })?;
+        Ok(before.standing.to_string())
+    }
+
+    fn discard(&self) -> io::Result<String> {
+        let Found { record, vacant, .. } = self.look()?;
+        self.write(&Record::NONE)?;
+        self.set_aside(&record, vacant)?;
+        Ok(record.standing.to_string())
+    }
+
+    fn restore(&self, name: &str) -> io::Result<String> {
+        Err(io::Error::other(format!("no copy of the name {name} was put aside here")))
+    }
+
+    fn saved_copies(&self) -> io::Result<Vec<SavedCopy>> {
+        Ok(Vec::new())
+    }
+
+    fn declare(&self, text: &str) -> io::Result<()> {
+        whole::replace(&self.bay.drive.disk, &self.path, DECLARATIONS, text.as_bytes())
     }
 
     fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String> {

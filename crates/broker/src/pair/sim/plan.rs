@@ -68,6 +68,7 @@ impl Plan {
             write_delay: Duration::from_millis(2),
             lease: Duration::from_millis(one(&[500, 1_000, 2_000])),
             replica_timeout: Duration::from_millis(one(&[300, 1_000, 3_000])),
+            allow_failback: false,
         };
         Self {
             seed,

@@ -191,3 +191,82 @@ fn queues_hear_of_what_becomes_of_their_journal_and_keep_it() {
     assert!(state.apply(delete).unwrap().deleted);
     assert!(state.journal("orders").is_none() && state.coordinated(UID).register.is_none());
 }
+
+/// A copy of what a node remembers of a journal's queues.
+fn remembered(state: &State, name: &str) -> Vec<Queue> {
+    state.queues_of_journal(name).map(|queue| Queue::clone(queue)).collect()
+}
+
+#[test]
+fn a_journal_comes_back_with_its_queues_under_their_numbers() {
+    let mut old = three();
+    old.apply(create("j", UID, A, 0)).unwrap();
+    let declare = DeclareQueue { arguments: table([("x-journal", text("j"))]), ..queue("q") };
+    old.apply(Command::DeclareQueue(declare)).unwrap();
+    let queues = remembered(&old, "j");
+    assert_eq!(queues.len(), 1);
+
+    // Another topology, in which others have the name and the number.
+    let mut state = three();
+    let adopt = |queues: Vec<_>| {
+        change(JournalChange::Adopt { name: "j".into(), uid: UID.into(), node: B, queues })
+    };
+    state.apply(Command::DeclareQueue(queue("other"))).unwrap();
+    assert_eq!(state.queue("/", "other").unwrap().id, queues[0].id);
+    let dumped = |state: &State| {
+        let mut bytes = bytes::BytesMut::new();
+        dump::write(state, &mut bytes);
+        bytes
+    };
+    let before = dumped(&state);
+    let refusal = state.refused(adopt(queues.clone()));
+    assert!(refusal.text.contains("queue 'other' in vhost '/' has the number of"), "{refusal}");
+    assert_eq!(dumped(&state), before, "nothing has changed");
+    let delete =
+        |name: &str| Command::DeleteQueue { vhost: "/".into(), name: name.into(), id: None };
+    state.apply(delete("other")).unwrap();
+    state.apply(Command::DeclareQueue(queue("q"))).unwrap();
+    let refusal = state.refused(adopt(queues.clone()));
+    assert!(refusal.text.contains("there is a queue 'q' in vhost '/' already"), "{refusal}");
+    state.apply(delete("q")).unwrap();
+    let elsewhere = Queue { vhost: "gone".into(), ..queues[0].clone() };
+    let refusal = state.refused(adopt(vec![queues[0].clone(), elsewhere]));
+    assert!(refusal.text.contains("there is no vhost 'gone'"), "{refusal}");
+
+    let outcome = state.apply(adopt(queues.clone())).unwrap();
+    assert_eq!(outcome.queues_created.len(), 1);
+    let back = state.queue("/", "q").unwrap();
+    assert_eq!((back.id, back.home, back.journal.as_deref()), (queues[0].id, NodeId(B), Some("j")));
+    let journal = state.journal("j").unwrap();
+    assert_eq!((journal.node, journal.paired, &*journal.uid), (NodeId(B), false, UID));
+    // No number is given twice.
+    state.apply(Command::DeclareQueue(queue("new"))).unwrap();
+    assert!(state.queue("/", "new").unwrap().id > queues[0].id);
+    let refusal = state.refused(adopt(Vec::new()));
+    assert!(refusal.text.contains("there is a journal 'j' already"), "{refusal}");
+}
+
+#[test]
+fn a_forgotten_node_leaves_its_journals_to_the_other_one() {
+    const OTHER: &str = "1123456789abcdef0011223344556677";
+    let mut state = three();
+    state.apply(create("pair", UID, A, B)).unwrap();
+    state.apply(create("sole", OTHER, A, 0)).unwrap();
+    for (name, journal) in [("kept", "pair"), ("gone", "sole")] {
+        let declare =
+            DeclareQueue { arguments: table([("x-journal", text(journal))]), ..queue(name) };
+        state.apply(Command::DeclareQueue(declare)).unwrap();
+    }
+    let token = lock(&mut state, A, 1);
+    state.apply(serve(A, token)).unwrap();
+    let outcome = state.apply(Command::ForgetNode { id: A }).unwrap();
+    assert_eq!(outcome.journals_changed.len(), 2);
+    let journal = state.journal("pair").unwrap();
+    assert_eq!((journal.node, journal.backup, journal.served), (NodeId(B), NodeId(0), None));
+    // It still has a register: only a copy that is in sync is served.
+    assert!(journal.paired && state.coordinated(UID).register.is_some());
+    assert!(state.queue("/", "kept").is_some());
+    assert!(state.journal("sole").is_none() && state.queue("/", "gone").is_none());
+    state.apply(Command::ForgetNode { id: B }).unwrap();
+    assert!(state.journal("pair").is_none() && state.coordinated(UID).register.is_none());
+}
