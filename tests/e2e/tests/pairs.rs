@@ -212,7 +212,7 @@ fn the_link_between_the_two_is_cut() {
 #[test]
 fn a_frozen_backup_holds_confirms_for_its_time_out() {
     let mut cluster = pair(Setup::new());
-    // What is consumed at once is confirmed without a disk, here or there: so nobody consumes.
+    // Nobody consumes, so that every confirm waits for both disks.
     let load = load(&cluster, &[0], &[]).start();
     load.await_more(500);
     let begin = Instant::now();

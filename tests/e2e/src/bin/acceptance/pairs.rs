@@ -52,7 +52,7 @@ pub(crate) fn measure(rounds: usize) -> Vec<Verdict> {
 
 fn load(cluster: &Cluster) -> Load {
     let both = [cluster.amqp(0), cluster.amqp(1)];
-    // What is consumed at once is confirmed without a disk, here or there: so nobody consumes.
+    // Nobody consumes, so that every confirm waits for both disks.
     let plan = Plan::new("q", &both, &[]);
     Plan { patience: Duration::from_secs(8), rate: RATE, ..plan }.start()
 }
