@@ -93,18 +93,142 @@ fn drain(cluster: &Cluster, node: usize, on: bool) {
 fn lose(cluster: &mut Cluster, node: usize) {
     cluster.kill(node);
     for by in cluster.reachable() {
-        until("it is missed", || {
-            let nodes = cluster.api(by).json("nodes");
-            let gone = format!("leveret@{}", name(node));
-            nodes.as_array().unwrap().iter().any(|it| it["name"] == gone && it["running"] == false)
-        });
+        await_missed(cluster, by, node);
     }
+}
+
+fn await_missed(cluster: &Cluster, by: usize, node: usize) {
+    until("it is missed", || {
+        let nodes = cluster.api(by).json("nodes");
+        let gone = format!("leveret@{}", name(node));
+        nodes.as_array().unwrap().iter().any(|it| it["name"] == gone && it["running"] == false)
+    });
 }
 
 fn forget(cluster: &Cluster, node: usize) {
     let node = format!("leveret@{}", name(node));
     let ended = leveretctl(&cluster.api(0), &["forget_cluster_node", &node, "--keep-members"]);
     assert_eq!((ended.code, ended.error.as_str()), (0, ""));
+}
+
+/// So many passes more of all nodes that can be reached.
+fn look(cluster: &Cluster, times: u64) {
+    let passes = |node: &Value| Some((node["node"].to_string(), node["passes"].as_u64()?));
+    let all = || -> Vec<(String, u64)> {
+        let nodes = cluster.api(0).json("reconciliation");
+        nodes.as_array().into_iter().flatten().filter_map(passes).collect()
+    };
+    for _ in 0..times {
+        let before = all();
+        // Nodes that cannot be told are named, and the others look all the same.
+        drop(cluster.api(0).post("reconciliation/now", &json!({})));
+        until("all that are there have looked", || {
+            let now = all();
+            before.iter().all(|(node, passes)| {
+                let same = now.iter().find(|(other, _)| other == node);
+                same.is_none_or(|(_, now)| now > passes)
+            })
+        });
+    }
+}
+
+#[test]
+fn the_row_of_one_node() {
+    let cluster = cluster(1, false);
+    declare(&cluster, "one-of-three", 1, 3);
+    // Nobody looks by itself on a node that is on its own.
+    ends(&cluster, "one-of-three", 1, &["no_candidate"]);
+}
+
+#[test]
+fn a_queue_grows_as_nodes_join() {
+    let setup = Setup::new().size(4).newcomer(2, 0).newcomer(3, 1);
+    let setup = setup.set(&format!("{KEY}.enabled"), "true");
+    let mut cluster = setup.set(&format!("{KEY}.trigger_interval"), "300ms").prepare();
+    for node in 0..2 {
+        cluster.run(node);
+    }
+    cluster.await_formed();
+    declare(&cluster, "q", 1, 3);
+    declare(&cluster, "five", 1, 5);
+    ends(&cluster, "q", 1, &["even_size"]);
+    look(&cluster, 3);
+    ends(&cluster, "q", 1, &["even_size"]);
+    cluster.start(2);
+    ends(&cluster, "q", 3, &[]);
+    ends(&cluster, "five", 3, &["no_candidate"]);
+    // One more would make four.
+    cluster.start(3);
+    ends(&cluster, "five", 3, &["even_size"]);
+    for queue in ["q", "five"] {
+        cluster.await_depth(2, queue, 1);
+    }
+}
+
+#[test]
+fn a_leader_in_maintenance_plans_nothing_and_the_next_one_does() {
+    let cluster = cluster(5, false);
+    declare(&cluster, "alone", 1, 0);
+    declare(&cluster, "q", 3, 0);
+    for (queue, size) in [("alone", 1), ("q", 3)] {
+        ends(&cluster, queue, size, &[]);
+    }
+    drain(&cluster, 0, true);
+    let policy = json!({
+        "pattern": "", "apply-to": "quorum_queues", "definition": {"target-group-size": 5}
+    });
+    assert!(cluster.api(1).put("policies/%2F/p", &policy).status < 300);
+    // Nobody can take over its only member.
+    ends(&cluster, "alone", 1, &["maintenance"]);
+    // Of the other one somebody else leads, and brings it on; the drained node keeps its member.
+    ends(&cluster, "q", 5, &[]);
+    assert_ne!(cluster.view(1, "q")["leader"], "leveret@n0");
+    look(&cluster, 3);
+    ends(&cluster, "alone", 1, &["maintenance"]);
+    drain(&cluster, 0, false);
+    ends(&cluster, "alone", 5, &[]);
+}
+
+#[test]
+fn a_node_that_is_cut_off_changes_nothing_and_is_given_its_member_when_it_is_back() {
+    let setup = Setup::new().size(5).proxied().set(&format!("{KEY}.enabled"), "true");
+    let setup = setup.set(&format!("{KEY}.auto_remove"), "true");
+    let mut cluster = setup.set(&format!("{KEY}.trigger_interval"), "300ms").start();
+    let queues: Vec<String> = (0..6).map(|number| format!("q{number}")).collect();
+    for queue in &queues {
+        declare(&cluster, queue, 3, 3);
+        ends(&cluster, queue, 3, &[]);
+    }
+    let on = |cluster: &Cluster, queue: &str| {
+        let members = plan(cluster, queue)["members"].clone();
+        members.as_array().unwrap().iter().any(|one| one["node"] == "n4")
+    };
+    let listed: Vec<&String> = queues.iter().filter(|queue| on(&cluster, queue)).collect();
+    assert!(!listed.is_empty(), "members are spread");
+    cluster.isolate(4);
+    // Nobody may take it for a node that runs when more members are wanted.
+    for by in 0..4 {
+        await_missed(&cluster, by, 4);
+    }
+    let policy = json!({
+        "pattern": "^q", "apply-to": "quorum_queues", "definition": {"target-group-size": 5}
+    });
+    let set = || cluster.api(0).put("policies/%2F/p", &policy).status < 300;
+    until("a policy can be set", set);
+    // It may come back, so nobody is put in its place, and none is added beside it.
+    for queue in &listed {
+        ends(&cluster, queue, 3, &["member_down"]);
+    }
+    look(&cluster, 3);
+    for queue in &listed {
+        ends(&cluster, queue, 3, &["member_down"]);
+        assert!(on(&cluster, queue));
+    }
+    cluster.rejoin(4);
+    for queue in &queues {
+        ends(&cluster, queue, 5, &[]);
+        cluster.await_depth(4, queue, 1);
+    }
 }
 
 #[test]

@@ -29,6 +29,11 @@ pub(crate) trait Site: Send + Sync + 'static {
     /// This node.
     fn me(&self) -> NodeId;
 
+    /// What this node is called, if it is on its own: then nobody records nodes.
+    fn alone(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// The topology as this node knows it.
     fn state(&self) -> Arc<State>;
 
@@ -69,6 +74,10 @@ pub(crate) struct OwnSite {
 impl Site for OwnSite {
     fn me(&self) -> NodeId {
         self.cluster.me.node
+    }
+
+    fn alone(&self) -> Option<Arc<str>> {
+        self.cluster.group.is_none().then(|| Arc::from(&*self.cluster.name))
     }
 
     fn state(&self) -> Arc<State> {

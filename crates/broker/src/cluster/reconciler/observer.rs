@@ -125,7 +125,10 @@ impl Observer {
             argument: said.argument,
         });
         self.count(known.now, &state);
-        let nodes = self.nodes(&state, |node| site.is_up(node));
+        let nodes = match site.alone() {
+            Some(name) => vec![alone(site.me(), name)],
+            None => self.nodes(&state, |node| site.is_up(node)),
+        };
         let members = status.members.iter().map(|member| self.member(&state, id, member));
         let members: Vec<Member> = members.collect();
         let unstarted = queue.members.iter().filter(|member| {
@@ -160,6 +163,12 @@ impl Reconciler {
         };
         self.observer.lock().observe(&self.members.changer.site, id, known)
     }
+}
+
+/// The only node there is.
+fn alone(id: NodeId, name: Arc<str>) -> Node {
+    let (is_up, is_drained, keeps_queues) = (true, false, true);
+    Node { id, name, is_up, is_drained, keeps_queues, zone: None, load: 0 }
 }
 
 fn leadership(status: &Status) -> Leadership {
