@@ -52,7 +52,7 @@ sim-pairs: compiler ## journals on two nodes, simulated: make sim-pairs N=2000, 
 sim-pairs-rules: compiler ## breaks each rule that it guards, and sees that it notices
 	$(cargo) test --locked -p broker --lib pair::sim::tests::a_broken -- --ignored --nocapture
 
-faults-check: compiler ## puts faults of docs/reconciliation-faults.md back, and sees that tests notice
+faults-check: compiler ## puts faults of docs/reconciliation-faults.md and docs/journal-pairs-faults.md back, and sees that tests notice
 	xtask/faults.sh
 
 activation-check: compiler ## every state of a journal's pair, with more of everything than the tests try
