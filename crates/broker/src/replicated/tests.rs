@@ -376,6 +376,10 @@ async fn a_version_that_nobody_knows_stops_the_queue_and_loses_nothing() {
     net.declare(QUEUE).await;
     let leader = net.leader(QUEUE).await;
     publish(leader, 0..10).await;
+    // Whom the leader has not reached yet would hear of nothing when it has ended.
+    for node in net.nodes() {
+        net.caught_up(QUEUE, node.me.node).await;
+    }
     let mut entry = bytes::BytesMut::new();
     order::begin_entry(&mut entry, NEWEST, model::time::Timestamp(1));
     order::write_batch(&mut entry, OWN, 0, [Order::Version(NEWEST + 1)].iter());
