@@ -109,13 +109,14 @@ mod tests {
         Age::new(number).unwrap()
     }
 
-    fn copy(standing: Standing) -> Option<Own> {
+    fn copy(standing: Standing) -> Own {
         let record = Record { standing, incarnation: Some(LIFE) };
-        Some(Own { record, vacant: false, founder: false })
+        Own { record, vacant: false, founder: false }
     }
 
-    fn valid(number: u64) -> Option<Own> {
-        copy(Standing::Valid(age(number)))
+    /// Its age, if it can be seen.
+    fn seen(age: impl Into<Option<u64>>) -> Option<Own> {
+        age.into().map(|number| copy(Standing::Valid(self::age(number))))
     }
 
     fn view(number: Option<i64>) -> View {
@@ -131,30 +132,30 @@ mod tests {
     #[test]
     fn the_newest_of_all_copies_is_safe() {
         // The register was lost, and every copy is known.
-        assert_eq!(dangers(None, 6, &[valid(6), valid(5)]), []);
-        assert_eq!(dangers(None, 6, &[valid(6), valid(6)]), []);
+        assert_eq!(dangers(None, 6, &[seen(6), seen(5)]), []);
+        assert_eq!(dangers(None, 6, &[seen(6), seen(6)]), []);
         // What it holds already.
-        assert_eq!(dangers(Some(6), 6, &[valid(6), valid(5)]), []);
+        assert_eq!(dangers(Some(6), 6, &[seen(6), seen(5)]), []);
         // A claim under which nothing was confirmed, back to what was before; the one who wrote it to
         // his file is held then, and has nothing that the others lack. But he could be served.
-        assert_eq!(dangers(Some(-6), 5, &[valid(5), valid(5)]), []);
-        assert_eq!(dangers(Some(-6), 5, &[valid(5), valid(6)]), [Danger::Displaced(1)]);
+        assert_eq!(dangers(Some(-6), 5, &[seen(5), seen(5)]), []);
+        assert_eq!(dangers(Some(-6), 5, &[seen(5), seen(6)]), [Danger::Displaced(1)]);
     }
 
     #[test]
     fn what_may_be_lost_is_named() {
         let back = Danger::Back { confirmed: age(6) };
         let newer = Danger::Newer(1, age(6));
-        let older_wins = dangers(Some(6), 5, &[valid(5), valid(6)]);
+        let older_wins = dangers(Some(6), 5, &[seen(5), seen(6)]);
         assert_eq!(older_wins, [back, Danger::Displaced(1), newer]);
         // The newest one is away: the case that the command is for.
-        assert_eq!(dangers(Some(6), 5, &[valid(5), None]), [back, Danger::Unseen(1)]);
-        assert_eq!(dangers(None, 5, &[valid(5), valid(6)]), [newer]);
+        assert_eq!(dangers(Some(6), 5, &[seen(5), seen(None)]), [back, Danger::Unseen(1)]);
+        assert_eq!(dangers(None, 5, &[seen(5), seen(6)]), [newer]);
         // Somebody ahead of the register has another history than those who are in sync.
-        assert_eq!(dangers(Some(5), 6, &[valid(5), valid(6)]), [Danger::Displaced(0)]);
-        assert_eq!(dangers(None, 4, &[valid(3), copy(Standing::Syncing)]), [Danger::Nobody]);
-        let marked = copy(Standing::Marked(Mark::Reincarnated, Some(age(9))));
-        assert_eq!(dangers(None, 5, &[valid(5), marked]), [Danger::Newer(1, age(9))]);
+        assert_eq!(dangers(Some(5), 6, &[seen(5), seen(6)]), [Danger::Displaced(0)]);
+        assert_eq!(dangers(None, 4, &[seen(3), Some(copy(Standing::Syncing))]), [Danger::Nobody]);
+        let marked = Some(copy(Standing::Marked(Mark::Reincarnated, Some(age(9)))));
+        assert_eq!(dangers(None, 5, &[seen(5), marked]), [Danger::Newer(1, age(9))]);
     }
 
     #[test]

@@ -288,6 +288,10 @@ impl ManagedNode for Operator {
         self.node.members.add(queue, node).await
     }
 
+    async fn checkpoint(&self, queues: Vec<QueueId>) -> BTreeMap<QueueId, String> {
+        self.inquirer.checkpoint(&self.node, queues).await
+    }
+
     async fn force_shrink(&self, queue: QueueId, node: NodeId) -> Change {
         self.node.members.force_shrink(queue, node).await
     }

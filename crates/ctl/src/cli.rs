@@ -383,6 +383,24 @@ pub enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Lets all members of quorum queues take a checkpoint, so that their logs can be shortened.
+    ForceCheckpoint {
+        /// A regular expression over names of virtual hosts.
+        #[arg(long = "vhost-pattern", default_value = ".*")]
+        vhost_pattern: String,
+        /// A regular expression over names of queues.
+        #[arg(long = "queue-pattern", default_value = ".*")]
+        queue_pattern: String,
+        /// Print only queues that it did not work for.
+        #[arg(long = "errors-only")]
+        errors_only: bool,
+    },
+    /// Lets a quorum queue's members drop what they keep of the log in memory and on disk beyond its
+    /// messages.
+    ReclaimQuorumMemory {
+        /// The queue.
+        queue: String,
+    },
     /// Moves leaders of quorum queues until all nodes lead about as many.
     Rebalance {
         /// `all` or `quorum`; classic queues stay where they are.

@@ -64,9 +64,30 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             });
             many(session, Method::POST, &path, &body, *errors_only)?;
         }
+        Command::ForceCheckpoint { vhost_pattern, queue_pattern, errors_only } => {
+            session.say("Forcing checkpoint for all matching quorum queues...")?;
+            let body = json!({"vhost_pattern": vhost_pattern, "queue_pattern": queue_pattern});
+            let columns = ["vhost", "name", "result"];
+            let path = "queues/quorum/replicas/checkpoint";
+            rows(session, Method::POST, path, &body, *errors_only, &columns)?;
+        }
+        Command::ReclaimQuorumMemory { queue } => {
+            session.say(&format!("Will reclaim memory of quorum queue {queue}..."))?;
+            reclaim(session, queue)?;
+        }
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+fn reclaim(session: &Session<'_>, queue: &str) -> Result<(), Failed> {
+    let place = &session.arguments.vhost;
+    let path = format!("queues/quorum/{}/{}/checkpoint", segment(place), segment(queue));
+    let response = session.client.send(Method::POST, &path, Some(&json!({})), &[])?;
+    if response.status == 400 && response.reason() == "not a quorum queue" {
+        return Err(Failed::new(Exit::Data, "Cannot reclaim memory of a classic queue"));
+    }
+    about_queue(session, queue, "", response).map(drop)
 }
 
 fn body_of(matching: &Matching, strategy: &str) -> Value {
@@ -157,6 +178,18 @@ fn many(
     body: &Value,
     errors_only: bool,
 ) -> Result<(), Failed> {
+    rows(session, method, path, body, errors_only, &["vhost", "name", "size", "result"])
+}
+
+/// What became of many queues; one row for each.
+fn rows(
+    session: &mut Session<'_>,
+    method: Method,
+    path: &str,
+    body: &Value,
+    errors_only: bool,
+    columns: &[&str],
+) -> Result<(), Failed> {
     let arguments = session.arguments;
     let patience = Duration::from_secs(arguments.timeout.max(MANY));
     let client = Client::new(&arguments.url, &arguments.user, &arguments.password, patience);
@@ -172,7 +205,7 @@ fn many(
     if errors_only {
         items.retain(is_error);
     }
-    let columns = ["vhost", "name", "size", "result"].map(str::to_owned).to_vec();
+    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
     session.print(&list::rows(&items, columns, &[])?)?;
     match failed {
         0 => Ok(()),

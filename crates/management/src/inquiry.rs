@@ -49,6 +49,9 @@ pub enum Inquiry {
     /// A quorum queue whose majority is gone goes on with the node's member alone; answered by a
     /// [`Change`].
     ForceShrink(#[serde(with = "queue_id")] QueueId),
+    /// Takes checkpoints of the node's members of these quorum queues; answered by the queues for which
+    /// that failed, by number, and why.
+    Checkpoint(Vec<u64>),
     /// Enters maintenance mode; answered by a [`Drained`](crate::members::Drained) or why not.
     Drain,
     /// Leaves maintenance mode; answered by a [`Done`].

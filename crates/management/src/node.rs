@@ -186,6 +186,13 @@ pub trait Node: Send + Sync + 'static {
     /// See [`MemberError`](crate::members::MemberError).
     fn force_shrink(&self, queue: QueueId, node: NodeId) -> impl Future<Output = Change> + Send;
 
+    /// Takes checkpoints of all members of these quorum queues, on every node that has some; gives the
+    /// queues of which a member could not, and why.
+    fn checkpoint(
+        &self,
+        queues: Vec<QueueId>,
+    ) -> impl Future<Output = BTreeMap<QueueId, String>> + Send;
+
     /// Whether members of quorum queues may be changed over HTTP.
     fn allows_replica_operations(&self) -> bool {
         true

@@ -37,6 +37,8 @@ struct State {
     role: Role,
     /// The last term whose leadership this node gave away.
     left: u64,
+    /// The group has ended by itself.
+    failed: bool,
 }
 
 impl fmt::Debug for Seat {
@@ -49,7 +51,8 @@ impl Seat {
     /// A seat for a member whose last saved vote was in `term`, or 0.
     pub(crate) fn new(me: NodeId, member: Arc<dyn Member>, term: u64, ballot: Ballot) -> Self {
         let role = Role::Follower { term, leader: None };
-        let state = Mutex::new(State { member: Some(member), vote: None, role, left: 0 });
+        let state =
+            Mutex::new(State { member: Some(member), vote: None, role, left: 0, failed: false });
         let (leading, used) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { me, state, leading, used, ballot }
     }
@@ -178,6 +181,24 @@ impl Seat {
     /// Calls the member in order with everything else; one that is gone does nothing.
     pub(crate) fn call<T: Default>(&self, call: impl FnOnce(&dyn Member) -> T) -> T {
         self.state.lock().call(call)
+    }
+
+    /// The group has failed here: it leads no longer, whatever it has won, so that others may.
+    pub(crate) fn fail(&self, error: String) {
+        let mut state = self.state.lock();
+        state.failed = true;
+        state.call(|member| member.failed(error));
+        let term = state.vote.take().map_or(0, |vote| vote.leader_id.term);
+        if matches!(state.role, Role::Leader { .. }) {
+            self.set_role(&mut state, Role::Follower { term, leader: None });
+        }
+        drop(state);
+        self.ballot.changed.notify_one();
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.lock().failed
     }
 
     /// The group has stopped: lets go of its member.

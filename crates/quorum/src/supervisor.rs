@@ -361,6 +361,7 @@ impl Shared {
     /// Whether this node should see to it that somebody leads the group.
     fn is_leaderless(&self, group: &Group) -> bool {
         group.care == Care::Supervised
+            && !group.seat.has_failed()
             && !self.leads(group)
             && self.heard_leader(group).is_none()
             && group.is_voter(self.options.me)
@@ -372,6 +373,10 @@ impl Shared {
 
     /// What this node knows of a group's leader.
     pub(crate) fn word(&self, group: &Group) -> Word {
+        if group.seat.has_failed() {
+            // It cannot take part until the next start.
+            return Word::Unknown;
+        }
         let term = group.log.vote().map_or(0, |vote| vote.leader_id.term);
         if self.leads(group) {
             return Word::Leads { term };

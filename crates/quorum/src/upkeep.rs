@@ -49,7 +49,7 @@ impl Shared {
         let state = awake.raft.metrics().borrow_watched().running_state.clone();
         let error = state.err().map_or_else(|| "it stopped".into(), |error| error.to_string());
         tracing::error!(group = %id, error, "a group failed");
-        group.seat.call(|member| member.failed(error));
+        group.seat.fail(error);
     }
 }
 

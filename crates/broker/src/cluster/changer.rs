@@ -41,6 +41,9 @@ const CHANGE_WAIT: Duration = Duration::from_secs(20);
 /// How long a new member may take to get the whole log, and how often the leader looks.
 const CATCH_UP: Duration = Duration::from_mins(10);
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a node may take to say that it has lost its part. One that has lost it and runs is quick;
+/// who is silent may have it.
+const CONFESS: Duration = Duration::from_millis(500);
 
 /// See the module head.
 #[derive(Debug)]
@@ -403,9 +406,11 @@ impl<S: Site> Changer<S> {
             member.is_some_and(|member| member.stage == Stage::Lost)
         };
         let up = voters.iter().copied().filter(|node| self.site.is_up(*node));
-        let asked = up.filter(|node| !is_recorded(*node)).map(|node| self.site.says_lost(id, node));
+        let asked = up
+            .filter(|node| !is_recorded(*node))
+            .map(|node| tokio::time::timeout(CONFESS, self.site.says_lost(id, node)));
         let lost = futures_util::future::join_all(asked).await;
-        lost.into_iter().filter(|lost| !lost).count()
+        lost.into_iter().filter(|lost| !matches!(lost, Ok(true))).count()
     }
 
     /// Takes a member out of the group, if the others can go on without it.

@@ -3,7 +3,7 @@
 //! One question goes to each node, whatever the number of queues. Who does not answer in time is left
 //! out, and that is logged when it begins.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -127,6 +127,53 @@ impl Inquirer {
         inquiry::decode::<Done>(&answer).map_err(|error| error.to_string())?
     }
 
+    /// Takes checkpoints of all members of these queues; gives those of which a member could not, and
+    /// why.
+    pub(super) async fn checkpoint(
+        &self,
+        node: &Node,
+        queues: Vec<QueueId>,
+    ) -> BTreeMap<QueueId, String> {
+        let (names, state) = (parts::names(node), node.router.state());
+        let me = node.cluster.me.node;
+        let mut here = Vec::new();
+        let mut there: BTreeMap<NodeId, Vec<u64>> = BTreeMap::new();
+        for queue in queues.iter().filter_map(|id| state.queue_by_id(*id)) {
+            for member in queue.nodes() {
+                if member == me {
+                    here.push(queue.id);
+                } else {
+                    there.entry(member).or_default().push(queue.id.0);
+                }
+            }
+        }
+        let mut asked = JoinSet::new();
+        for (member, queues) in there {
+            let road = node.cluster.road.clone();
+            asked.spawn(async move {
+                let order = Bytes::from(Inquiry::Checkpoint(queues.clone()).encode());
+                let answer = road.request(member, channel::INQUIRIES, order, ORDER_PATIENCE).await;
+                let failed: Option<Vec<(u64, String)>> =
+                    answer.and_then(|bytes| inquiry::decode(&bytes).ok());
+                let silent = || {
+                    let why = || "the node does not answer".to_owned();
+                    queues.into_iter().map(|queue| (queue, why())).collect()
+                };
+                (member, failed.unwrap_or_else(silent))
+            });
+        }
+        let mut failed = vec![(me, checkpoint_here(node, here).await)];
+        failed.extend(asked.join_all().await);
+        let mut found = BTreeMap::new();
+        for (member, queues) in failed {
+            for (queue, why) in queues {
+                let why = format!("on {}: {why}", names.of(member));
+                found.entry(QueueId(queue)).or_insert(why);
+            }
+        }
+        found
+    }
+
     /// Lets another node do something that takes a while.
     pub(super) async fn order(
         &self,
@@ -231,6 +278,10 @@ async fn perform(node: &Arc<Node>, question: Inquiry) -> Vec<u8> {
         Inquiry::ForceShrink(queue) => {
             inquiry::encode(&node.members.force_shrink_here(queue).await)
         }
+        Inquiry::Checkpoint(queues) => {
+            let queues = queues.into_iter().map(QueueId).collect();
+            inquiry::encode(&checkpoint_here(node, queues).await)
+        }
         Inquiry::Drain => {
             let drained = maintenance::drain(node).await;
             inquiry::encode(&drained.map_err(|refusal| refusal.text))
@@ -264,6 +315,17 @@ async fn perform(node: &Arc<Node>, question: Inquiry) -> Vec<u8> {
             inquiry::encode(&done)
         }
     }
+}
+
+/// Takes checkpoints of this node's members, one after the other; gives those that could not.
+async fn checkpoint_here(node: &Node, queues: Vec<QueueId>) -> Vec<(u64, String)> {
+    let mut failed = Vec::new();
+    for queue in queues {
+        if let Err(error) = node.cluster.host.checkpoint(GroupId::from(queue)).await {
+            failed.push((queue.0, error.to_string()));
+        }
+    }
+    failed
 }
 
 /// This node, which leads a queue, gives the leadership to `to`.

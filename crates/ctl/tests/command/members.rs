@@ -93,3 +93,38 @@ fn many_queues_have_a_row_each() {
         "{asked:?}"
     );
 }
+
+#[test]
+fn checkpoints_are_forced_for_many_queues_and_for_one() {
+    let rows = r#"[{"vhost":"/","name":"q1","result":"ok"},{"vhost":"/","name":"q2","result":"error: on leveret@b: the disk is full"}]"#;
+    let line = ["force_checkpoint", "--queue-pattern", "^q", "--errors-only"];
+    let (exit, out, err, asked) = check(&line, &[(200, rows)]);
+    assert_eq!(exit, Exit::Unavailable);
+    let expected = "Forcing checkpoint for all matching quorum queues...\nvhost\tname\tresult\n/\tq2\terror: on leveret@b: the disk is full\n";
+    assert_eq!(out, expected);
+    assert_eq!(err, "Error:\nit did not work for 1 of 2 queues\n");
+    assert_eq!(
+        asked,
+        [
+            r#"POST /api/queues/quorum/replicas/checkpoint {"queue_pattern":"^q","vhost_pattern":".*"}"#
+        ]
+    );
+
+    let (exit, out, _, asked) =
+        check(&["reclaim_quorum_memory", "q", "--vhost", "v"], &[(204, "")]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(out, "Will reclaim memory of quorum queue q...\n");
+    assert_eq!(asked, ["POST /api/queues/quorum/v/q/checkpoint {}"]);
+    let classic = (400, r#"{"reason":"not a quorum queue"}"#);
+    let (exit, _, err, _) = check(&["reclaim_quorum_memory", "q"], &[classic]);
+    let text = "Error:\nCannot reclaim memory of a classic queue\n";
+    assert_eq!((exit, err.as_str()), (Exit::Data, text));
+    let absent = (404, r#"{"error":"Object Not Found","reason":"Not Found"}"#);
+    let (exit, _, err, _) = check(&["reclaim_quorum_memory", "q"], &[absent, absent]);
+    let text = "Error:\nQueue 'q' in virtual host '/' does not exist\n";
+    assert_eq!((exit, err.as_str()), (Exit::Data, text));
+    let full = (503, r#"{"reason":"on leveret@b: the disk is full"}"#);
+    let (exit, _, err, _) = check(&["reclaim_quorum_memory", "q"], &[full]);
+    let text = "Error:\non leveret@b: the disk is full\n";
+    assert_eq!((exit, err.as_str()), (Exit::Unavailable, text));
+}

@@ -132,6 +132,8 @@ pub(super) async fn dispatch<N: Node>(
         (R::QuorumDeleteMember(vhost, name), Delete) => replicas::delete(call, vhost, name).await,
         (R::QuorumGrow(node), Post) => replicas::grow(call, node).await,
         (R::QuorumGrowToCount, Post) => replicas::grow_to_count(call).await,
+        (R::QuorumCheckpoints, Post) => quorum::checkpoints(call).await,
+        (R::QuorumCheckpoint(vhost, name), Post) => quorum::checkpoint(call, vhost, name).await,
         (R::QuorumShrink(node), Delete) => replicas::shrink(call, node).await,
         (R::QuorumForceShrink(vhost, name), Post) => {
             replicas::force_shrink(call, vhost, name).await

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::queues;
+use super::replicas;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
@@ -37,6 +38,37 @@ pub(super) async fn transfer<N: Node>(
     let to = call.node.names().find(&node).ok_or_else(Failure::not_found)?;
     call.node.transfer_leadership(queue.id, to).await?;
     Ok(Answer::Done)
+}
+
+/// `POST /queues/quorum/VHOST/NAME/checkpoint`: every member of the queue takes a checkpoint, and drops
+/// of its log what that makes superfluous.
+pub(super) async fn checkpoint<N: Node>(
+    call: &Call<'_, N>,
+    vhost: &str,
+    name: &str,
+) -> Outcome<Answer> {
+    call.administrator()?;
+    let queue = find(call, vhost, name)?;
+    match call.node.checkpoint(vec![queue.id]).await.remove(&queue.id) {
+        None => Ok(Answer::Done),
+        Some(why) => Err(Failure::unavailable(why)),
+    }
+}
+
+/// `POST /queues/quorum/replicas/checkpoint` with perhaps `vhost_pattern` and `queue_pattern`: the same for all
+/// queues that match; one row for each.
+pub(super) async fn checkpoints<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
+    call.administrator()?;
+    let queues = replicas::matching(call)?;
+    let failed = call.node.checkpoint(queues.iter().map(|queue| queue.id).collect()).await;
+    let row = |queue: &&Queue| {
+        let result = match failed.get(&queue.id) {
+            None => "ok".to_owned(),
+            Some(why) => format!("error: {why}"),
+        };
+        json!({"vhost": &*queue.vhost, "name": &*queue.name, "result": result})
+    };
+    Ok(Answer::Json(queues.iter().map(row).collect()))
 }
 
 pub(super) fn find<'a, N: Node>(

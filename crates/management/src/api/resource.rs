@@ -157,6 +157,10 @@ pub enum Resource {
     QuorumGrow(String),
     /// `/queues/quorum/replicas/grow`
     QuorumGrowToCount,
+    /// `/queues/quorum/replicas/checkpoint`.
+    QuorumCheckpoints,
+    /// `/queues/quorum/VHOST/NAME/checkpoint`.
+    QuorumCheckpoint(String, String),
     /// `/queues/quorum/replicas/on/NODE/shrink`
     QuorumShrink(String),
     /// `/queues/quorum/VHOST/NAME/replicas/force-shrink`
@@ -304,6 +308,8 @@ impl Resource {
             ["queues"] | ["queues", "detailed"] => Self::Queues(None),
             ["queues", "quorum", _, _, "status"] => Self::QuorumStatus(vhost(2), text(3)),
             ["queues", "quorum", "replicas", "grow"] => Self::QuorumGrowToCount,
+            ["queues", "quorum", "replicas", "checkpoint"] => Self::QuorumCheckpoints,
+            ["queues", "quorum", _, _, "checkpoint"] => Self::QuorumCheckpoint(vhost(2), text(3)),
             ["queues", "quorum", "replicas", "on", _, "grow"] => Self::QuorumGrow(text(4)),
             ["queues", "quorum", "replicas", "on", _, "shrink"] => Self::QuorumShrink(text(4)),
             ["queues", "quorum", "replicas", "on", _, "force-shrink"] => {
@@ -418,6 +424,8 @@ impl Resource {
             | Self::QuorumAddMember(..)
             | Self::QuorumGrow(_)
             | Self::QuorumGrowToCount
+            | Self::QuorumCheckpoints
+            | Self::QuorumCheckpoint(..)
             | Self::QuorumForceShrink(..)
             | Self::QuorumForceShrinkAll(_)
             | Self::NodeDrain(_)

@@ -603,6 +603,14 @@ impl Node for Fake {
         Ok(Changed { changed: added.created, size })
     }
 
+    async fn checkpoint(&self, queues: Vec<QueueId>) -> BTreeMap<QueueId, String> {
+        let state = self.state();
+        let ill = queues
+            .into_iter()
+            .filter(|id| state.queue_by_id(*id).is_some_and(|queue| queue.name.starts_with("ill")));
+        ill.map(|id| (id, "on leveret@n2: the disk is full".to_owned())).collect()
+    }
+
     async fn force_shrink(&self, queue: QueueId, node: NodeId) -> Change {
         let found = self.state().queue_by_id(queue).map(Arc::clone).ok_or(MemberError::NotFound)?;
         let Some(member) = found.member(node) else { return Err(MemberError::NoLocalMember) };

@@ -207,6 +207,35 @@ async fn members_without_a_node_and_without_a_vote_are_found() {
 }
 
 #[tokio::test]
+async fn members_take_checkpoints() {
+    let asker = cluster();
+    queue(&asker, "ill");
+    asker.put("queues/%2F/classic", json!({})).await;
+    let row = |name: &str, result: &str| json!({"vhost": "/", "name": name, "result": result});
+    let all = asker.post("queues/quorum/replicas/checkpoint", json!({})).await;
+    let full = "error: on leveret@n2: the disk is full";
+    assert_eq!((all.status, all.json), (200, json!([row("ill", full), row("q", "ok")])));
+    let some =
+        asker.post("queues/quorum/replicas/checkpoint", json!({"queue_pattern": "^q"})).await;
+    assert_eq!(some.json, json!([row("q", "ok")]));
+    for (name, status, reason) in [
+        ("q", 204, Value::Null),
+        ("ill", 503, json!("on leveret@n2: the disk is full")),
+        ("classic", 400, json!("not a quorum queue")),
+        ("absent", 404, json!("Not Found")),
+    ] {
+        let one = asker.post(&format!("queues/quorum/%2F/{name}/checkpoint"), json!({})).await;
+        assert_eq!((one.status, &one.json["reason"]), (status, &reason), "{name}");
+    }
+    let other = asker.user("other", "monitoring", true).await;
+    for path in ["queues/quorum/replicas/checkpoint", "queues/quorum/%2F/q/checkpoint"] {
+        assert_eq!(other.post(path, json!({})).await.status, 401);
+    }
+    let odd = asker.post("queues/quorum/replicas/checkpoint", json!({"vhost_pattern": "("})).await;
+    assert_eq!(odd.status, 400);
+}
+
+#[tokio::test]
 async fn changes_of_members_are_for_administrators_and_can_be_disallowed() {
     let asker = cluster();
     let body = json!({"node": "leveret@second"});

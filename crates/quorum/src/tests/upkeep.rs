@@ -7,6 +7,7 @@ use crate::rpc::Request;
 use crate::tests::support::{Cluster, GROUP, Got, digest, node};
 use crate::types::{VoteRequest, vote};
 use bytes::Bytes;
+use model::id::NodeId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,6 +192,23 @@ async fn a_journal_that_fails_stops_the_group_aloud() {
     cluster.all_have(&[leader, node(3)], 1).await;
     drop(cluster.nodes[&node(2)].log.crash());
     cluster.member(node(2)).until("failed", |got| got.failed.is_some()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_group_fails_is_followed_by_another_one() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.group().await;
+    cluster.propose(leader, "one");
+    cluster.all_have(&cluster.ids(), 1).await;
+    cluster.nodes[&leader].log.hold(true);
+    cluster.propose(leader, "two");
+    drop(cluster.nodes[&leader].log.crash());
+    cluster.member(leader).until("failed", |got| got.failed.is_some()).await;
+    // It is connected, and has the newest log perhaps.
+    let others: Vec<NodeId> = cluster.ids().into_iter().filter(|node| *node != leader).collect();
+    let next = cluster.some_leader(GROUP, &others).await;
+    cluster.propose(next, "three");
+    assert!(!matches!(cluster.host(leader).role(GROUP), Some(Role::Leader { .. })));
 }
 
 #[tokio::test(start_paused = true)]

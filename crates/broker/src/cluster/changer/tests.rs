@@ -30,6 +30,8 @@ struct Scene {
     left: Option<(usize, bool)>,
     /// Goes down as soon as a member is recorded as started.
     falls: Option<NodeId>,
+    /// Whoever leads loses its place while a change is under way.
+    interrupts: bool,
 }
 
 struct Fake {
@@ -121,6 +123,9 @@ impl Site for Fake {
 
     async fn change(&self, _: QueueId, change: change::Change) -> Result<(), GroupError> {
         self.act(|scene| {
+            if scene.interrupts {
+                return Err(GroupError::Interrupted);
+            }
             match change {
                 change::Change::AddLearner(node) => {
                     // What the node starts must not be taken for what it was.
@@ -223,6 +228,7 @@ fn scene() -> Scene {
         gone: BTreeSet::new(),
         left: None,
         falls: None,
+        interrupts: false,
     }
 }
 
@@ -390,6 +396,20 @@ async fn nobody_gets_a_vote_who_cannot_give_it() {
             group.iter().filter(|(_, votes)| **votes).map(|(node, _)| *node).collect::<Vec<_>>()
         };
         assert_eq!(voters(&changer.site.scene.lock().group), voters(&before));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_knows_what_becomes_of_a_change_whose_leader_loses_its_place() {
+    for (node, what) in [(4, What::Add), (3, What::Delete { force: false })] {
+        let scene = Scene { interrupts: true, ..scene() };
+        let queue = scene.queue;
+        let changer =
+            Changer::new(Fake { scene: Mutex::new(scene), died: watch::Sender::new(false) });
+        assert_eq!(changer.here(queue, NodeId(node), what).await, Err(MemberError::TimedOut));
+        // What may yet happen is not undone.
+        let scene = changer.site.scene.lock();
+        assert!(scene.queue().member(NodeId(node)).is_some(), "{what:?}");
     }
 }
 
