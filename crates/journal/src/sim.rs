@@ -48,7 +48,8 @@ impl Dice {
 pub enum Fault {
     /// This call fails with EIO.
     Broken,
-    /// This call and all that follow fail, until [`SimDisk::crash`] or [`SimDisk::kill`].
+    /// This call and all that follow fail, until [`SimDisk::crash`], [`SimDisk::kill`] or
+    /// [`SimDisk::heal`].
     Gone,
     /// Calls from this one on that need room fail with ENOSPC, for so many of them.
     Full(u32),
@@ -171,9 +172,10 @@ impl SimDisk {
         self.state.lock().fault = Some((step, fault));
     }
 
-    /// Forgets a fault that was planned or is in force.
+    /// Forgets a fault that was planned or is in force; a disk that is gone is back.
     pub fn heal(&self) {
         let mut state = self.state.lock();
+        state.gone = false;
         state.fault = None;
         state.full_left = 0;
     }

@@ -219,7 +219,7 @@ mod tests {
         dead.fail_at(dead.steps(), Fault::Gone);
         open(&dead, folder(), NAME).unwrap_err();
         let large = disk(1, false);
-        large.create(&folder().join(NAME)).unwrap().write_at(&vec![0; 70_000], 0).unwrap();
+        large.create(&folder().join(NAME)).unwrap().write_at(&[0], BYTES_MAX).unwrap();
         let error = open(&large, folder(), NAME).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }

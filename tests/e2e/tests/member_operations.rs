@@ -543,6 +543,29 @@ fn what_takes_too_long_says_so_and_goes_on() {
 }
 
 #[test]
+fn nobody_knows_what_becomes_of_a_removal_that_no_majority_hears_of() {
+    let mut cluster = Setup::new().start();
+    cluster.channel(0).queue(1, "q", DURABLE, &quorum()).unwrap();
+    await_voters(&cluster, 0, "q", &[0, 1, 2]);
+    until("its founder leads", || members(&cluster, 0, "q")[0][1] == "leader");
+    publish(&cluster, 0, "q", 0..10);
+    cluster.freeze(1);
+    cluster.freeze(2);
+    let path = "queues/quorum/%2F/q/replicas/delete";
+    let body = json!({ "node": ALL[2] }).to_string();
+    let unknown = cluster.api(0).call("DELETE", path, Some(&body));
+    assert_eq!((unknown.status, unknown.reason().as_str()), (503, "timeout"));
+    cluster.thaw(1);
+    cluster.thaw(2);
+    // It may have been made since; to ask again is no mistake.
+    let until_done = || cluster.api(0).call("DELETE", path, Some(&body)).status < 300;
+    until("the member is removed", until_done);
+    await_voters(&cluster, 0, "q", &[0, 1]);
+    publish(&cluster, 2, "q", 10..20);
+    cluster.await_depth(1, "q", 20);
+}
+
+#[test]
 fn a_queue_without_a_majority_goes_on_by_force_and_is_not_joined_by_its_former_members() {
     let mut cluster = Setup::new().size(5).start();
     let mut client = cluster.channel(0);
