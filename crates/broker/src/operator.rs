@@ -18,7 +18,7 @@ use amqp::request::{
     Binding, Error, ExchangeDeclare, Outcome, QueueDeclare, Reply, Request, Unsettled,
 };
 use bytes::Bytes;
-use management::census::{Census, Names, merge};
+use management::census::Names;
 use management::inquiry::{self, Change, Done, Inquiry, Wanted};
 use management::members::Drained;
 use management::node::Node as ManagedNode;
@@ -26,6 +26,7 @@ use management::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
 use management::view::counters::{ExchangeCounters, GlobalCounters};
 use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use management::view::node::{NodeStats, OtherNode};
+use management::view::part::Part;
 use management::view::raft::{MemberReport, RaftMember};
 use management::view::reconciliation::{PlanReport, ReconciliationReport};
 use management::view::topology::{
@@ -255,7 +256,7 @@ impl ManagedNode for Operator {
         Ok(messages)
     }
 
-    async fn census(&self, wanted: Wanted) -> Census {
+    async fn parts(&self, wanted: Wanted) -> Vec<Part> {
         let others = async {
             if wanted.everywhere {
                 self.inquirer.parts(&self.node, wanted).await
@@ -264,8 +265,7 @@ impl ManagedNode for Operator {
             }
         };
         let (own, others) = tokio::join!(parts::part(&self.node, wanted), others);
-        let parts = [own].into_iter().chain(others).collect();
-        merge(&self.node.router.state(), &self.names(), &wanted, parts)
+        [own].into_iter().chain(others).collect()
     }
 
     fn names(&self) -> Names {

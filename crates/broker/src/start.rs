@@ -69,8 +69,9 @@ use crate::vital;
 const TRANSIENT_SHARE: u64 = 8;
 /// How long the journal is waited for at a stop, when everybody else who had it has been told to end.
 const LAST_WAIT: Duration = Duration::from_secs(2);
-/// How often leases are looked at.
+/// How often leases are looked at: when one is about to end, and when there is none.
 const LEASES_TICK: Duration = Duration::from_millis(50);
+const LEASES_REST: Duration = Duration::from_millis(250);
 /// Where the marks of a clean stop are kept in the store: which messages were handed out.
 const HANDED_OUT: &[u8] = b"~handed-out";
 
@@ -530,11 +531,9 @@ impl Opened {
 
 /// Looks for leases of locks that are over, on whichever node leads the metadata group.
 async fn count_leases(topology: Arc<Topology>) {
-    let mut tick = tokio::time::interval(LEASES_TICK);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        tick.tick().await;
-        topology.end_leases();
+        let next = topology.end_leases().unwrap_or(LEASES_REST);
+        tokio::time::sleep(next.clamp(LEASES_TICK, LEASES_REST)).await;
     }
 }
 

@@ -7,14 +7,15 @@
 //! ```
 //!
 //! In a cluster the state is what the last checkpoint of the group and the log after it come to; the
-//! store is not used then. A node on its own: every accepted command is a record of the journal, in the order in which it was applied, so that
-//! a replay gives every queue the id that it had. Who waits for the sync is decided by what the
-//! command is about: a transient queue needs none. RocksDB is written without sync; what it has
-//! flushed, the journal may forget.
+//! store is not used then. A node on its own: every accepted command is a record of the journal, in
+//! the order in which it was applied, so that a replay gives every queue the id that it had. Who
+//! waits for the sync is decided by what the command is about: a transient queue needs none. RocksDB
+//! is written without sync; what it has flushed, the journal may forget.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use journal::journal::Journal;
@@ -30,6 +31,7 @@ use metadata::refusal::Refusal;
 use metadata::state::State;
 use metadata::store::{self, Kv, dump};
 use model::id::{NodeId, QueueId, Seq, StreamId};
+use model::time::Millis;
 use parking_lot::Mutex;
 use queue::settings::{DelayedRetry, Overflow, Retried, Settings, Style};
 use quorum::member::Committed;
@@ -64,7 +66,7 @@ pub(crate) struct Topology {
     durable: watch::Receiver<Lsn>,
     totals: Arc<Totals>,
     exchange_counts: Arc<ExchangeCounts>,
-    consumer_timeout: Option<model::time::Millis>,
+    consumer_timeout: Option<Millis>,
     pairs: Arc<Pairs>,
     place: Place,
 }
@@ -131,7 +133,7 @@ pub(crate) struct Parts {
     pub(crate) totals: Arc<Totals>,
     pub(crate) exchange_counts: Arc<ExchangeCounts>,
     /// For queues and consumers that say nothing themselves.
-    pub(crate) consumer_timeout: Option<model::time::Millis>,
+    pub(crate) consumer_timeout: Option<Millis>,
     /// Journals that are on this node.
     pub(crate) pairs: Arc<Pairs>,
     pub(crate) place: Place,
@@ -195,15 +197,20 @@ impl Topology {
         }
     }
 
-    /// Proposes the end of the grants whose leases are over, if this node counts them.
-    pub(crate) fn end_leases(&self) {
-        let over = {
+    /// Proposes the end of the grants whose leases are over, if this node counts them. Gives how long
+    /// it is until the next one may be; `None`: nobody has a lock, or another node counts.
+    pub(crate) fn end_leases(&self) -> Option<Duration> {
+        let (over, next) = {
             let inner = self.inner.lock();
-            inner.leases.over(&inner.state, clock::now())
+            let now = clock::now();
+            let until = |end: Millis| Duration::from_millis(end.0.saturating_sub(now.0));
+            let next = inner.leases.deadline(&inner.state).map(until);
+            (inner.leases.over(&inner.state, now), next)
         };
         for expire in over {
             self.order(Command::Coordinate(expire));
         }
+        next
     }
 
     /// The snapshot of now.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use metadata::objects::queue::{Queue, QueueKind};
 use metadata::state::State;
 use model::id::{ConnectionId, NodeId, QueueId};
+use serde::Serialize;
 
 use crate::inquiry::Wanted;
 use crate::view::connection::{ChannelInfo, ConnectionInfo};
@@ -55,8 +56,8 @@ pub struct QueueSight {
     pub place: Place,
 }
 
-/// Where a queue is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Where a queue is; as it is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// The node that keeps it, or leads it; the first of its members if nobody does.
     pub node: String,
@@ -67,8 +68,10 @@ pub struct Place {
     /// Of these, those that answer.
     pub online: Vec<String>,
     /// Whether its leader has answered.
+    #[serde(skip)]
     pub is_led: bool,
     /// How many members have a vote, and how many of these answer.
+    #[serde(skip)]
     pub votes: (usize, usize),
 }
 
@@ -166,8 +169,7 @@ pub fn merge(state: &State, names: &Names, wanted: &Wanted, parts: Vec<Part>) ->
         let mut stats = kept.map(|kept| kept.stats.clone()).unwrap_or_default();
         stats.state = state_of(queue.kind, stats.state, &place);
         let consumers = kept.map_or(&[][..], |kept| kept.consumers.as_slice());
-        let single_active =
-            !consumers.is_empty() && state.effective_queue(queue).single_active_consumer;
+        let single_active = !consumers.is_empty() && queue.is_single_active();
         for consumer in consumers {
             if let (Some(client), Some(home)) =
                 (census.clients.get(&consumer.connection), homes.get(&consumer.connection))

@@ -112,6 +112,9 @@ pub struct Wanted {
     pub everywhere: bool,
     /// Queues with their consumers.
     pub queues: bool,
+    /// Which of their members are there.
+    #[serde(default = "asked")]
+    pub members: bool,
     /// Only this queue.
     pub only: Option<u64>,
     /// Connections and channels.
@@ -121,10 +124,23 @@ pub struct Wanted {
     pub nodes: bool,
 }
 
+/// Who does not say that it does not want something does.
+fn asked() -> bool {
+    true
+}
+
 impl Wanted {
     /// Everything.
-    pub const ALL: Self =
-        Self { everywhere: true, queues: true, only: None, clients: true, nodes: true };
+    pub const ALL: Self = Self {
+        everywhere: true,
+        queues: true,
+        members: true,
+        only: None,
+        clients: true,
+        nodes: true,
+    };
+    /// Everything that is counted.
+    pub const TOTALS: Self = Self { members: false, ..Self::ALL };
     /// Queues and consumers.
     pub const QUEUES: Self = Self { clients: false, nodes: false, ..Self::ALL };
     /// Connections and channels.

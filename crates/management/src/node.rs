@@ -18,13 +18,14 @@ use metadata::refusal::Refusal;
 use metadata::state::State;
 use model::id::{NodeId, QueueId};
 
-use crate::census::{Census, Names};
+use crate::census::{self, Census, Names};
 use crate::inquiry::{Change, Done, Wanted};
 use crate::members::Drained;
 use crate::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
 use crate::view::counters::{ExchangeCounters, GlobalCounters};
 use crate::view::message::{GetRequest, GotMessage, PublishOutcome, PublishRequest};
 use crate::view::node::{NodeStats, OtherNode};
+use crate::view::part::Part;
 use crate::view::raft::{MemberReport, RaftMember};
 use crate::view::reconciliation::{PlanReport, ReconciliationReport};
 use crate::view::topology::{
@@ -139,9 +140,14 @@ pub trait Node: Send + Sync + 'static {
         request: GetRequest,
     ) -> impl Future<Output = Result<Vec<GotMessage>, Refusal>> + Send;
 
-    /// What is wanted of the cluster, or of this node alone. Nodes that do not answer in time are
-    /// left out.
-    fn census(&self, wanted: Wanted) -> impl Future<Output = Census> + Send;
+    /// What the nodes of the cluster say of themselves, or this node alone, which is the first. Nodes
+    /// that do not answer in time are left out.
+    fn parts(&self, wanted: Wanted) -> impl Future<Output = Vec<Part>> + Send;
+
+    /// The same, put together.
+    fn census(&self, wanted: Wanted) -> impl Future<Output = Census> + Send {
+        async move { census::merge(&self.state(), &self.names(), &wanted, self.parts(wanted).await) }
+    }
 
     /// The names of all nodes.
     fn names(&self) -> Names;

@@ -19,18 +19,20 @@ use std::time::Duration;
 
 use model::id::{ConnectionId, QueueId};
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::census::NodeSight;
+use crate::census::{Names, NodeSight};
 use crate::clock::now_ms;
 use crate::view::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
+use crate::view::part::{Part, QueuePart};
 
 /// Time between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// A sample of ten thousand queues takes all nodes a while: then samples are as rare as it takes for
 /// them to take no more than one part of so many, of the time.
-const SHARE: u32 = 50;
+const SHARE: u32 = 200;
 
 /// But not rarer than this.
 const INTERVAL_MAX: Duration = Duration::from_mins(1);
@@ -67,6 +69,43 @@ pub struct Sample {
     pub connections: BTreeMap<ConnectionId, (u64, u64)>,
     /// Channels.
     pub channels: BTreeMap<(ConnectionId, u16), MessageCounters>,
+}
+
+impl Sample {
+    /// What nodes said. If two say that they lead a queue, the higher term is right.
+    pub fn of(
+        at_ms: u64,
+        parts: Vec<Part>,
+        names: &Names,
+        exchanges: BTreeMap<(String, String), ExchangeCounters>,
+    ) -> Self {
+        let mut sample = Self { at_ms, exchanges, ..Self::default() };
+        let mut claims = Vec::new();
+        for part in parts {
+            claims.extend(part.queues.iter().map(|QueuePart { id, term, stats, .. }| {
+                let depth = Depth { ready: stats.ready, unsettled: stats.unsettled };
+                ((*id, *term), (stats.counters, depth))
+            }));
+            let connections = part.connections.iter();
+            sample
+                .connections
+                .extend(connections.map(|one| (one.id, (one.received_bytes, one.sent_bytes))));
+            let channels = part.channels.iter();
+            sample
+                .channels
+                .extend(channels.map(|one| ((one.connection, one.number), one.counters)));
+            let (messages, churn, stats) = (part.messages, part.churn, part.node);
+            sample.nodes.insert(names.of(part.id).to_owned(), NodeSight { messages, churn, stats });
+        }
+        claims.sort_unstable_by_key(|(claim, _)| *claim);
+        // Of equal keys the last one stays.
+        sample.queues = claims.into_iter().map(|((id, _), totals)| (id, totals)).collect();
+        for (_, depth) in sample.queues.values() {
+            sample.depth.ready += depth.ready;
+            sample.depth.unsettled += depth.unsettled;
+        }
+        sample
+    }
 }
 
 /// How many messages there are.
@@ -226,6 +265,19 @@ fn rate(before: u64, after: u64, elapsed_ms: u64) -> f64 {
     grown * 1000.0 / elapsed_ms as f64
 }
 
+/// The `*_details` object of a rate, as it is sent.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Rate {
+    rate: f64,
+}
+
+impl Rate {
+    /// Per second.
+    pub fn new(rate: f64) -> Self {
+        Self { rate }
+    }
+}
+
 /// The `*_details` object of a rate.
 pub fn details(rate: f64) -> Value {
     json!({ "rate": rate })
@@ -234,6 +286,8 @@ pub fn details(rate: f64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::queue::QueueStats;
+    use model::id::NodeId;
 
     fn published(publish: u64) -> NodeSight {
         let messages = MessageCounters { publish, ..MessageCounters::default() };
@@ -246,6 +300,26 @@ mod tests {
             nodes: BTreeMap::from([("a".to_owned(), published(publish))]),
             ..Sample::default()
         }
+    }
+
+    #[test]
+    fn the_leader_of_the_higher_term_is_right() {
+        let part = |node, term, ready| Part {
+            queues: vec![QueuePart {
+                id: QueueId(7),
+                term,
+                stats: QueueStats { ready, ..QueueStats::default() },
+                voters: Vec::new(),
+                learners: Vec::new(),
+                consumers: Vec::new(),
+            }],
+            ..Part::empty(NodeId(node))
+        };
+        let names = Names::new("a".into(), BTreeMap::from([(NodeId(1), "a".into())]));
+        let parts = vec![part(1, 2, 10), part(2, 4, 30), part(3, 3, 20)];
+        let sample = Sample::of(1, parts, &names, BTreeMap::new());
+        assert_eq!(sample.queues[&QueueId(7)].1.ready, 30);
+        assert_eq!(sample.depth.ready, 30);
     }
 
     #[test]
@@ -291,7 +365,7 @@ mod tests {
     #[test]
     fn samples_that_take_long_are_rare() {
         assert_eq!(interval(Duration::from_millis(3)), INTERVAL);
-        assert_eq!(interval(Duration::from_millis(300)), Duration::from_secs(15));
+        assert_eq!(interval(Duration::from_millis(75)), Duration::from_secs(15));
         assert_eq!(interval(Duration::from_hours(1)), INTERVAL_MAX);
     }
 

@@ -103,7 +103,7 @@ async fn common<N: Node>(node: &N, families: &mut Families, with_sums: bool) {
     let stats = node.stats();
     let state = node.state();
     let now_ms = now_ms();
-    let census = node.census(Wanted::ALL.here()).await;
+    let census = node.census(Wanted::TOTALS.here()).await;
     let own = census.queues.values();
     let counts = ObjectCounts {
         connections: census.connections.len() as u64,

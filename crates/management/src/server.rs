@@ -29,7 +29,7 @@ use crate::clock::now_ms;
 use crate::http::failure::Failure;
 use crate::inquiry::Wanted;
 use crate::node::Node;
-use crate::sampler::{self, Board, Depth, Sample};
+use crate::sampler::{self, Board, Sample};
 use crate::scrape;
 
 #[cfg(test)]
@@ -195,27 +195,6 @@ async fn sample_for_ever<N: Node>(node: Arc<N>, rates: Arc<Board>) {
 
 /// All totals of the cluster, now.
 pub async fn sample<N: Node>(node: &N) -> Sample {
-    let census = node.census(Wanted::ALL).await;
-    let mut depth = Depth::default();
-    let mut queues = std::collections::BTreeMap::new();
-    for (id, queue) in census.queues {
-        let stats = queue.stats;
-        let own = Depth { ready: stats.ready, unsettled: stats.unsettled };
-        depth.ready += own.ready;
-        depth.unsettled += own.unsettled;
-        queues.insert(id, (stats.counters, own));
-    }
-    let (connections, channels) = (census.connections.iter(), census.channels.iter());
-    Sample {
-        at_ms: now_ms(),
-        nodes: census.nodes,
-        depth,
-        queues,
-        exchanges: node.exchange_counters(),
-        connections: connections
-            .map(|one| (one.id, (one.received_bytes, one.sent_bytes)))
-            .collect(),
-        channels: channels.map(|one| ((one.connection, one.number), one.counters)).collect(),
-        ..Sample::default()
-    }
+    let parts = node.parts(Wanted::TOTALS).await;
+    Sample::of(now_ms(), parts, &node.names(), node.exchange_counters())
 }

@@ -90,6 +90,17 @@ impl Retried {
     }
 }
 
+/// The policies that apply to a queue.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct QueuePolicies {
+    /// The policy.
+    pub policy: Option<Name>,
+    /// The operator policy.
+    pub operator_policy: Option<Name>,
+    /// Both merged.
+    pub definition: Map<String, Value>,
+}
+
 /// What asks for how many members of a quorum queue; see [`State::target_size`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TargetSize {
@@ -132,19 +143,13 @@ impl State {
     /// The settings of a queue as of now.
     pub fn effective_queue(&self, queue: &Queue) -> QueueSettings {
         let Some(vhost) = self.vhosts.get(&queue.vhost) else { return QueueSettings::default() };
-        let policy = vhost.queue_policy(queue);
-        let operator = vhost.operator_policy(queue);
-        let mut definition = policy.map(|policy| policy.definition.clone()).unwrap_or_default();
-        if let Some(operator) = operator {
-            merge(&mut definition, &operator.definition);
-        }
-        settings(
-            queue.kind,
-            &queue.arguments,
-            definition,
-            policy.map(|policy| Name::clone(&policy.name)),
-            operator.map(|policy| Name::clone(&policy.name)),
-        )
+        let policies = vhost.queue_policies(queue);
+        settings(queue.kind, &queue.arguments, policies)
+    }
+
+    /// The policies that apply to a queue, for listings.
+    pub fn queue_policies(&self, queue: &Queue) -> QueuePolicies {
+        self.vhosts.get(&queue.vhost).map(|vhost| vhost.queue_policies(queue)).unwrap_or_default()
     }
 
     /// What asks for how many members of a quorum queue there should be, as of now.
@@ -171,6 +176,17 @@ impl State {
 }
 
 impl VhostState {
+    fn queue_policies(&self, queue: &Queue) -> QueuePolicies {
+        let policy = self.queue_policy(queue);
+        let operator = self.operator_policy(queue);
+        let mut definition = policy.map(|policy| policy.definition.clone()).unwrap_or_default();
+        if let Some(operator) = operator {
+            merge(&mut definition, &operator.definition);
+        }
+        let name = |policy: &Policy| Name::clone(&policy.name);
+        QueuePolicies { policy: policy.map(name), operator_policy: operator.map(name), definition }
+    }
+
     pub(crate) fn queue_policy(&self, queue: &Queue) -> Option<&Policy> {
         best(self.policies.values(), |policy| policy.applies_to_queue(queue))
     }
@@ -238,13 +254,8 @@ fn merge(definition: &mut Map<String, Value>, operator: &Map<String, Value>) {
 /// How often a message of a quorum queue may come back that says nothing itself.
 const QUORUM_DELIVERY_LIMIT: u64 = 20;
 
-fn settings(
-    kind: QueueKind,
-    arguments: &FieldTable,
-    definition: Map<String, Value>,
-    policy: Option<Name>,
-    operator_policy: Option<Name>,
-) -> QueueSettings {
+fn settings(kind: QueueKind, arguments: &FieldTable, policies: QueuePolicies) -> QueueSettings {
+    let QueuePolicies { policy, operator_policy, definition } = policies;
     let number = |argument: &str, key: &str| {
         let argument = arguments::integer(arguments, argument);
         let policy = definition.get(key).and_then(Value::as_i64);

@@ -109,7 +109,7 @@ fn members(node: &Node, wanted: Wanted) -> Vec<MemberPart> {
         leader: status.leader.unwrap_or(NodeId(0)),
     };
     match wanted.only.map(QueueId) {
-        _ if !wanted.queues => Vec::new(),
+        _ if !wanted.queues || !wanted.members => Vec::new(),
         None => {
             let briefs = node.cluster.host.briefs();
             let queues = briefs.iter().filter(|brief| brief.group != crate::cluster::GROUP);

@@ -169,7 +169,7 @@ fn show(connection: &ConnectionInfo, rates: &Rates) -> Value {
         "send_pend": connection.send_pending,
         "reductions": 0,
         "reductions_details": details(0.0),
-        "garbage_collection": stats::no_garbage(),
+        "garbage_collection": stats::NO_GARBAGE,
     });
     if let Some(name) = client_properties.get("connection_name") {
         item["user_provided_name"] = name.clone();
@@ -215,7 +215,7 @@ fn show_channel(channel: &ChannelInfo, rates: &Rates) -> Value {
         }),
         "reductions": 0,
         "reductions_details": details(0.0),
-        "garbage_collection": stats::no_garbage(),
+        "garbage_collection": stats::NO_GARBAGE,
     });
     if let Some(idle) = channel.idle_since_ms {
         item["idle_since"] = Value::from(overview::date(idle));

@@ -1,48 +1,60 @@
 //! `message_stats` and other totals with their rates.
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::sampler::{Pair, Rates, Sample, details};
 use crate::view::counters::{ExchangeCounters, MessageCounters};
 
-/// A total by name.
-type Field<T> = (&'static str, fn(&T) -> u64);
+/// A total by name, the name of its rate, and where it is found.
+type Field<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 /// The totals of messages, with RabbitMQ's names.
-const MESSAGES: [Field<MessageCounters>; 14] = [
-    ("publish", |counters| counters.publish),
-    ("confirm", |counters| counters.confirm),
-    ("return_unroutable", |counters| counters.return_unroutable),
-    ("drop_unroutable", |counters| counters.drop_unroutable),
-    ("deliver", |counters| counters.deliver),
-    ("deliver_no_ack", |counters| counters.deliver_no_ack),
-    ("get", |counters| counters.get),
-    ("get_no_ack", |counters| counters.get_no_ack),
-    ("get_empty", |counters| counters.get_empty),
-    ("deliver_get", MessageCounters::deliver_get),
-    ("redeliver", |counters| counters.redeliver),
-    ("ack", |counters| counters.ack),
-    ("disk_reads", |counters| counters.disk_reads),
-    ("disk_writes", |counters| counters.disk_writes),
+pub(super) const MESSAGES: [Field<MessageCounters>; 14] = [
+    ("publish", "publish_details", |counters| counters.publish),
+    ("confirm", "confirm_details", |counters| counters.confirm),
+    ("return_unroutable", "return_unroutable_details", |counters| counters.return_unroutable),
+    ("drop_unroutable", "drop_unroutable_details", |counters| counters.drop_unroutable),
+    ("deliver", "deliver_details", |counters| counters.deliver),
+    ("deliver_no_ack", "deliver_no_ack_details", |counters| counters.deliver_no_ack),
+    ("get", "get_details", |counters| counters.get),
+    ("get_no_ack", "get_no_ack_details", |counters| counters.get_no_ack),
+    ("get_empty", "get_empty_details", |counters| counters.get_empty),
+    ("deliver_get", "deliver_get_details", MessageCounters::deliver_get),
+    ("redeliver", "redeliver_details", |counters| counters.redeliver),
+    ("ack", "ack_details", |counters| counters.ack),
+    ("disk_reads", "disk_reads_details", |counters| counters.disk_reads),
+    ("disk_writes", "disk_writes_details", |counters| counters.disk_writes),
 ];
 
 /// The totals of an exchange, with RabbitMQ's names.
 const EXCHANGE: [Field<ExchangeCounters>; 5] = [
-    ("publish_in", |counters| counters.publish_in),
-    ("publish_out", |counters| counters.publish_out),
-    ("confirm", |counters| counters.confirm),
-    ("return_unroutable", |counters| counters.return_unroutable),
-    ("drop_unroutable", |counters| counters.drop_unroutable),
+    ("publish_in", "publish_in_details", |counters| counters.publish_in),
+    ("publish_out", "publish_out_details", |counters| counters.publish_out),
+    ("confirm", "confirm_details", |counters| counters.confirm),
+    ("return_unroutable", "return_unroutable_details", |counters| counters.return_unroutable),
+    ("drop_unroutable", "drop_unroutable_details", |counters| counters.drop_unroutable),
 ];
 
 /// `garbage_collection`: there is none, but tools require the numbers and compare them with those
 /// that Erlang begins with.
-pub(super) fn no_garbage() -> Value {
-    json!({
-        "fullsweep_after": 65_535, "max_heap_size": 0, "min_bin_vheap_size": 46_422,
-        "min_heap_size": 233, "minor_gcs": 0,
-    })
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct NoGarbage {
+    fullsweep_after: u32,
+    max_heap_size: u32,
+    min_bin_vheap_size: u32,
+    min_heap_size: u32,
+    minor_gcs: u32,
 }
+
+/// See [`NoGarbage`].
+pub(super) const NO_GARBAGE: NoGarbage = NoGarbage {
+    fullsweep_after: 65_535,
+    max_heap_size: 0,
+    min_bin_vheap_size: 46_422,
+    min_heap_size: 233,
+    minor_gcs: 0,
+};
 
 /// `message_stats` of something whose totals `sampled` finds in a sample.
 pub(super) fn messages(
@@ -69,10 +81,10 @@ pub(super) fn sums<T>(
     summed: impl Fn(&T) -> &MessageCounters,
 ) -> Value {
     let mut object = Map::new();
-    for (name, value) in MESSAGES {
+    for (name, rated, value) in MESSAGES {
         let rate = pair.change(|sum| value(summed(sum))).max(0.0);
         object.insert(name.to_owned(), Value::from(value(counters)));
-        object.insert(format!("{name}_details"), details(rate));
+        object.insert(rated.to_owned(), details(rate));
     }
     Value::Object(object)
 }
@@ -84,19 +96,19 @@ fn fields<T>(
     sampled: impl Fn(&Sample) -> Option<&T>,
 ) -> Value {
     let mut object = Map::new();
-    for (name, value) in fields {
+    for (name, rated, value) in fields {
         let rate = rates.of(|sample| sampled(sample).map(value));
         object.insert((*name).to_owned(), Value::from(value(counters)));
-        object.insert(format!("{name}_details"), details(rate));
+        object.insert((*rated).to_owned(), details(rate));
     }
     Value::Object(object)
 }
 
 /// Adds samples for charts to the `message_stats` of the node, as the query asks for them.
 pub(super) fn add_history(stats: &mut Value, rates: &Rates, age_s: u64) {
-    for (name, value) in MESSAGES {
+    for (_, rated, value) in MESSAGES {
         let samples = rates.history(age_s, |counters, _| value(counters));
-        add_samples(&mut stats[format!("{name}_details")], &samples);
+        add_samples(&mut stats[rated], &samples);
     }
 }
 

@@ -8,7 +8,8 @@ use std::cmp::Ordering;
 
 use axum::http::StatusCode;
 use regex::{Regex, RegexBuilder};
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::failure::{Failure, Outcome};
@@ -18,11 +19,14 @@ use super::uri::Query;
 const PAGE_SIZE: usize = 100;
 /// The largest page.
 const PAGE_SIZE_MAX: usize = 500;
+/// Why items always become text.
+const KEYS: &str = "all keys are texts";
 /// The longest filter expression.
 const FILTER_MAX: usize = 1_000;
 
 /// An item that is ready to be sent. A list of ten thousand queues is large as text, and ten times
-/// larger as values, so that items are turned into text one by one.
+/// larger as values, so that items are turned into text one by one, and into values before that only
+/// if the query looks into them.
 struct Row {
     /// What it is sorted by.
     key: Value,
@@ -33,15 +37,24 @@ struct Row {
 ///
 /// # Errors
 /// 400 for a bad page number or size, a page behind the last one, or a bad expression.
-pub fn respond(items: impl IntoIterator<Item = Value>, query: &Query) -> Outcome<Answer> {
+pub fn respond<T: Serialize>(items: impl IntoIterator<Item = T>, query: &Query) -> Outcome<Answer> {
     let page = Page::of(query)?;
     let pattern = if page.is_some() { pattern(query)? } else { None };
     let sort: Option<Vec<&str>> =
         query.get("sort").filter(|path| !path.is_empty()).map(|path| path.split('.').collect());
+    let is_plain = pattern.is_none() && sort.is_none() && query.get("columns").is_none();
+    if is_plain && page.is_none() {
+        return Ok(Answer::Text(whole(items)));
+    }
     let mut total_count = 0;
     let mut rows = Vec::new();
     for item in items {
         total_count += 1;
+        if is_plain {
+            rows.push(Row { key: Value::Null, text: text(&item) });
+            continue;
+        }
+        let item = json!(item);
         if !pattern.as_ref().is_none_or(|pattern| is_named(&item, pattern)) {
             continue;
         }
@@ -77,6 +90,24 @@ pub fn respond(items: impl IntoIterator<Item = Value>, query: &Query) -> Outcome
         page.number,
         page.size
     )))
+}
+
+/// All items as they are.
+fn whole<T: Serialize>(items: impl IntoIterator<Item = T>) -> String {
+    let mut text = Vec::new();
+    text.push(b'[');
+    for item in items {
+        if text.len() > 1 {
+            text.push(b',');
+        }
+        serde_json::to_writer(&mut text, &item).expect(KEYS);
+    }
+    text.push(b']');
+    String::from_utf8(text).expect("JSON is UTF-8")
+}
+
+fn text(item: &impl Serialize) -> String {
+    serde_json::to_string(item).expect(KEYS)
 }
 
 fn array(rows: &[Row]) -> String {
@@ -215,7 +246,6 @@ fn insert(into: &mut Value, path: &[&str], value: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn parsed(answer: &Answer) -> Value {
         let Answer::Text(text) = answer else { panic!("unexpected {answer:?}") };
@@ -254,7 +284,7 @@ mod tests {
         let some = check("page=1&name=Q[12]&use_regex=true");
         assert_eq!(some["item_count"], 2);
         assert_eq!(check("pagination=true")["page"], 1);
-        let empty = parsed(&respond([], &Query::parse("page=1&page_size=100")).unwrap());
+        let empty = parsed(&respond([(); 0], &Query::parse("page=1&page_size=100")).unwrap());
         assert_eq!(empty["items"], json!([]));
     }
 

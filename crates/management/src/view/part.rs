@@ -93,17 +93,28 @@ pub struct ConsumerPart {
     pub has_turn: bool,
 }
 
-/// A node's member of a quorum queue.
+/// A node's member of a quorum queue. It is sent as three numbers: there are many.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(from = "(u64, u64, u64)", into = "(u64, u64, u64)")]
 pub struct MemberPart {
     /// The queue.
-    #[serde(with = "queue_id")]
     pub queue: QueueId,
     /// The newest term that it knows.
     pub term: u64,
     /// Who leads, as far as it knows; 0: nobody.
-    #[serde(with = "node_id")]
     pub leader: NodeId,
+}
+
+impl From<(u64, u64, u64)> for MemberPart {
+    fn from((queue, term, leader): (u64, u64, u64)) -> Self {
+        Self { queue: QueueId(queue), term, leader: NodeId(leader) }
+    }
+}
+
+impl From<MemberPart> for (u64, u64, u64) {
+    fn from(member: MemberPart) -> Self {
+        (member.queue.0, member.term, member.leader.0)
+    }
 }
 
 /// Whom a connection belongs to.
@@ -151,7 +162,7 @@ impl Part {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
-fn is_zero(number: &u64) -> bool {
+pub(crate) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

@@ -60,6 +60,11 @@ impl Queue {
         self.members.iter().map(|member| member.node)
     }
 
+    /// Whether one consumer at a time gets messages.
+    pub fn is_single_active(&self) -> bool {
+        crate::arguments::boolean(&self.arguments, "x-single-active-consumer").unwrap_or(false)
+    }
+
     /// Its stream in the journal of a node that keeps it, or a part of it.
     pub fn stream(&self, node: NodeId) -> Option<StreamId> {
         match self.kind {

@@ -216,7 +216,7 @@ impl Node {
         self.owner.spawn(async move {
             loop {
                 tokio::time::sleep(LEASES).await;
-                topology.end_leases();
+                let _ = topology.end_leases();
             }
         });
         self.owner.spawn(keeper::run(yard, stopped));
