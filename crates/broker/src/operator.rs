@@ -6,7 +6,9 @@
 pub(crate) mod inquiries;
 mod journals;
 mod parts;
+mod peek;
 mod reconciliation;
+mod turn;
 mod views;
 
 use std::collections::BTreeMap;
@@ -24,7 +26,9 @@ use management::members::Drained;
 use management::node::Node as ManagedNode;
 use management::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
 use management::view::counters::{ExchangeCounters, GlobalCounters};
-use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
+use management::view::message::{
+    GetMode, GetRequest, GotMessage, PeekError, PeekedMessage, PublishOutcome, PublishRequest,
+};
 use management::view::node::{NodeStats, OtherNode};
 use management::view::part::Part;
 use management::view::raft::{MemberReport, RaftMember};
@@ -276,6 +280,10 @@ impl ManagedNode for Operator {
         parts::raft_members(&self.node)
     }
 
+    fn hibernations(&self) -> u64 {
+        self.node.cluster.host.awake().1
+    }
+
     async fn quorum_status(&self, queue: QueueId) -> Vec<MemberReport> {
         self.inquirer.quorum_status(&self.node, queue).await
     }
@@ -290,6 +298,27 @@ impl ManagedNode for Operator {
 
     async fn checkpoint(&self, queues: Vec<QueueId>) -> BTreeMap<QueueId, String> {
         self.inquirer.checkpoint(&self.node, queues).await
+    }
+
+    async fn begin_rebalance(&self) -> Result<u64, Refusal> {
+        turn::begin(&self.node).await
+    }
+
+    async fn keep_rebalance(&self, grant: u64) -> Result<(), Refusal> {
+        turn::keep(&self.node, grant).await
+    }
+
+    async fn end_rebalance(&self, grant: u64) {
+        turn::end(&self.node, grant).await;
+    }
+
+    async fn peek(
+        &self,
+        queue: QueueId,
+        before: u64,
+        most: usize,
+    ) -> Result<PeekedMessage, PeekError> {
+        peek::peek(&self.node, queue, before, most).await
     }
 
     async fn force_shrink(&self, queue: QueueId, node: NodeId) -> Change {

@@ -35,6 +35,7 @@ use tokio::sync::oneshot;
 use crate::pair::backfill::Survey;
 use crate::replicated::order::Order;
 use crate::replicated::queue::ClusterQueue;
+use crate::replicated::replica::peek::Unseen;
 use crate::shard::command::{Batch, Command, Consumed, Counts, Deleted, Done, Got, Surveyed};
 use crate::shard::confirms::{Confirms, Owed};
 use crate::shard::desk::Desk;
@@ -267,6 +268,7 @@ impl Shard {
             Command::Leads { leader, .. } => queue.leads(now, leader),
             Command::DeadLettered { seq, accepted, .. } => queue.dead_lettered(desk, seq, accepted),
             Command::View { answer, .. } => command::answer(answer, Some(queue.view())),
+            Command::Peek { peek, .. } => queue.peek(desk, peek),
             Command::Touch { .. } => queue.touch(now),
             Command::Publish(_)
             | Command::Keep(_)
@@ -414,6 +416,8 @@ impl Shard {
             Command::View { queue, answer } => {
                 command::answer(answer, self.slots.get(&queue).map(|slot| slot.view()));
             }
+            // The queue is gone, or is no quorum queue.
+            Command::Peek { peek, .. } => peek.answer(Err(Unseen::NotLeader)),
             // The queue is gone.
             Command::Remove { .. }
             | Command::Bodies { .. }

@@ -1,5 +1,7 @@
 //! Commands that say how the node is.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use ureq::http::Method;
 
@@ -50,6 +52,11 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
         Command::CheckIfNodeIsQuorumCritical => {
             let said = "no quorum queue would lose its majority with the node";
             health(session, "node-is-quorum-critical", said)?;
+        }
+        Command::AwaitOnlineQuorumPlusOne => {
+            session
+                .say("Will wait for a quorum + 1 of nodes to be online for all quorum queues")?;
+            await_quorum_plus_one(session)?;
         }
         Command::CheckIfJournalsAreServed => {
             health(session, "journals-are-served", "all journals are served")?;
@@ -106,6 +113,24 @@ fn health(session: &mut Session<'_>, path: &str, said: &str) -> Result<(), Faile
     session.say(said)
 }
 
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+fn await_quorum_plus_one(session: &mut Session<'_>) -> Result<(), Failed> {
+    let deadline = Instant::now() + Duration::from_secs(session.arguments.timeout);
+    loop {
+        let path = "health/checks/node-is-quorum-critical";
+        let response = session.client.send(Method::GET, path, None, &[])?;
+        if response.status != 503 {
+            return accept(response).map(drop);
+        }
+        if Instant::now() + LOOK > deadline {
+            return Err(Failed::new(Exit::Timeout, response.reason()));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// What is wrong with a journal: a line for it, and one for each node that waits.
 fn ailing(journal: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -120,7 +145,7 @@ fn ailing(journal: &Value) -> String {
 /// another way than those whose password is wrong.
 fn authenticate(session: &mut Session<'_>, user: &str, password: &str) -> Result<(), Failed> {
     let arguments = session.arguments;
-    let timeout = std::time::Duration::from_secs(arguments.timeout);
+    let timeout = Duration::from_secs(arguments.timeout);
     let client = Client::new(&arguments.url, user, password, timeout);
     let response = client.send(Method::GET, "whoami", None, &[])?;
     if response.status == 401 && response.body["error"] == "not_authorized" {
@@ -157,6 +182,9 @@ fn quorum_status(session: &mut Session<'_>, queue: &str) -> Result<(), Failed> {
     let vhost = segment(&session.arguments.vhost);
     let path = format!("queues/quorum/{vhost}/{}/status", segment(queue));
     let response = session.client.send(Method::GET, &path, None, &[])?;
+    if response.status == 400 && response.reason() == "not a quorum queue" {
+        return Err(Failed::new(Exit::Data, "Cannot get quorum status of a classic queue"));
+    }
     let members = about_queue(session, queue, "", response)?;
     let items = members.as_array().cloned().unwrap_or_default();
     let columns = [

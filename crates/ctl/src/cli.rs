@@ -302,6 +302,14 @@ pub enum Command {
         /// The node, such as `leveret@n1`; it has to be a member.
         node: String,
     },
+    /// Prints a message that waits in a quorum queue, and leaves it where it is.
+    Peek {
+        /// The queue.
+        queue: String,
+        /// Counted from 1, in the order in which messages are delivered.
+        #[arg(value_parser = position)]
+        position: u64,
+    },
     /// Gives a quorum queue a member on a node.
     AddMember {
         /// The queue.
@@ -449,6 +457,9 @@ pub enum Command {
     CheckForQuorumQueuesWithGhostMembers,
     /// Fails if the loss of the node would leave a quorum queue without a majority.
     CheckIfNodeIsQuorumCritical,
+    /// Waits, for as long as `--timeout` says, until no quorum queue would lose its majority with the
+    /// node.
+    AwaitOnlineQuorumPlusOne,
     /// Fails if nobody serves some named journal; says who may, and why the others wait.
     CheckIfJournalsAreServed,
     /// The same if some journal that has a backup is not in sync on two nodes.
@@ -552,6 +563,11 @@ pub enum ActivationCommand {
         #[arg(long = "dry_run", alias = "dry-run")]
         dry_run: bool,
     },
+}
+
+fn position(text: &str) -> Result<u64, String> {
+    let position = text.parse().ok().filter(|position| *position > 0);
+    position.ok_or_else(|| "position value must be a positive integer".to_owned())
 }
 
 /// Which quorum queues are meant, and which of them are printed.

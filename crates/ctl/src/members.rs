@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use crate::cli::{Command, Matching};
+use crate::cli::{Command, Formatter, Matching};
 use crate::client::{Client, Response, accept, segment};
 use crate::exit::{Exit, Failed};
 use crate::list;
+use crate::output::Rows;
 use crate::run::Session;
 
 /// Seconds that a command about many queues may take at least.
@@ -71,6 +72,10 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             let path = "queues/quorum/replicas/checkpoint";
             rows(session, Method::POST, path, &body, *errors_only, &columns)?;
         }
+        Command::Peek { queue, position } => {
+            session.say(&format!("Peeking at quorum queue {queue} at position {position} ..."))?;
+            peek(session, queue, *position)?;
+        }
         Command::ReclaimQuorumMemory { queue } => {
             session.say(&format!("Will reclaim memory of quorum queue {queue}..."))?;
             reclaim(session, queue)?;
@@ -88,6 +93,39 @@ fn reclaim(session: &Session<'_>, queue: &str) -> Result<(), Failed> {
         return Err(Failed::new(Exit::Data, "Cannot reclaim memory of a classic queue"));
     }
     about_queue(session, queue, "", response).map(drop)
+}
+
+/// Bytes of a body that are printed.
+const PEEK_BYTES: usize = 64;
+
+fn peek(session: &mut Session<'_>, queue: &str, position: u64) -> Result<(), Failed> {
+    let place = segment(&session.arguments.vhost);
+    let path =
+        format!("queues/quorum/{place}/{}/peek/{position}?truncate={PEEK_BYTES}", segment(queue));
+    let response = session.client.send(Method::GET, &path, None, &[])?;
+    let peeked = about_queue(session, queue, "", response)?;
+    let mut message = vec![
+        (format!("payload (max {PEEK_BYTES} bytes)"), peeked["payload"].clone()),
+        ("payload_encoding".to_owned(), peeked["payload_encoding"].clone()),
+        ("exchange".to_owned(), peeked["exchange"].clone()),
+        ("routing_keys".to_owned(), json!([peeked["routing_key"]])),
+    ];
+    for (name, value) in peeked["properties"].as_object().into_iter().flatten() {
+        match value.as_object().filter(|_| name == "headers") {
+            Some(headers) => message.extend(
+                headers.iter().map(|(name, value)| (format!("header.{name}"), value.clone())),
+            ),
+            None => message.push((name.clone(), value.clone())),
+        }
+    }
+    if session.arguments.formatter == Formatter::Json {
+        let message: serde_json::Map<String, Value> = message.into_iter().collect();
+        writeln!(session.out, "{}", json!({"result": "ok", "message": message}))?;
+        return Ok(());
+    }
+    let columns = ["keys", "values"].map(str::to_owned).to_vec();
+    let rows = message.into_iter().map(|(key, value)| vec![json!(key), value]).collect();
+    session.print(&Rows { columns, rows })
 }
 
 fn body_of(matching: &Matching, strategy: &str) -> Value {

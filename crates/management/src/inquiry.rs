@@ -52,6 +52,18 @@ pub enum Inquiry {
     /// Takes checkpoints of the node's members of these quorum queues; answered by the queues for which
     /// that failed, by number, and why.
     Checkpoint(Vec<u64>),
+    /// A look at a message of a quorum queue that the node leads; answered by a
+    /// [`PeekedMessage`](crate::view::message::PeekedMessage) or a
+    /// [`PeekError`](crate::view::message::PeekError).
+    Peek {
+        /// The queue.
+        #[serde(with = "queue_id")]
+        queue: QueueId,
+        /// So many messages are delivered before it.
+        before: u64,
+        /// At most so many bytes of its body.
+        most: usize,
+    },
     /// Enters maintenance mode; answered by a [`Drained`](crate::members::Drained) or why not.
     Drain,
     /// Leaves maintenance mode; answered by a [`Done`].

@@ -23,7 +23,9 @@ use crate::inquiry::{Change, Done, Wanted};
 use crate::members::Drained;
 use crate::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
 use crate::view::counters::{ExchangeCounters, GlobalCounters};
-use crate::view::message::{GetRequest, GotMessage, PublishOutcome, PublishRequest};
+use crate::view::message::{
+    GetRequest, GotMessage, PeekError, PeekedMessage, PublishOutcome, PublishRequest,
+};
 use crate::view::node::{NodeStats, OtherNode};
 use crate::view::part::Part;
 use crate::view::raft::{MemberReport, RaftMember};
@@ -155,6 +157,9 @@ pub trait Node: Send + Sync + 'static {
     /// This node's members of quorum queues.
     fn raft_members(&self) -> Vec<RaftMember>;
 
+    /// How often one of them has begun to hibernate since the node started.
+    fn hibernations(&self) -> u64;
+
     /// All members of a quorum queue.
     fn quorum_status(&self, queue: QueueId) -> impl Future<Output = Vec<MemberReport>> + Send;
 
@@ -167,6 +172,22 @@ pub trait Node: Send + Sync + 'static {
         queue: QueueId,
         to: NodeId,
     ) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Takes the right to move leaders, which one has at a time in the whole cluster; what it is kept and
+    /// given back by. It ends by itself some time after it was kept last.
+    ///
+    /// # Errors
+    /// Somebody has it, or the topology cannot be changed.
+    fn begin_rebalance(&self) -> impl Future<Output = Result<u64, Refusal>> + Send;
+
+    /// Keeps that right for another 30 s.
+    ///
+    /// # Errors
+    /// It has ended, or the topology cannot be changed.
+    fn keep_rebalance(&self, grant: u64) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Gives that right back.
+    fn end_rebalance(&self, grant: u64) -> impl Future<Output = ()> + Send;
 
     /// Gives a quorum queue a member on a node, with a vote, unless it has one there.
     ///
@@ -198,6 +219,18 @@ pub trait Node: Send + Sync + 'static {
         &self,
         queues: Vec<QueueId>,
     ) -> impl Future<Output = BTreeMap<QueueId, String>> + Send;
+
+    /// A message of a quorum queue that is delivered after `before` others, with at most `most` bytes of
+    /// its body. Nothing happens to it.
+    ///
+    /// # Errors
+    /// See [`PeekError`].
+    fn peek(
+        &self,
+        queue: QueueId,
+        before: u64,
+        most: usize,
+    ) -> impl Future<Output = Result<PeekedMessage, PeekError>> + Send;
 
     /// Whether members of quorum queues may be changed over HTTP.
     fn allows_replica_operations(&self) -> bool {

@@ -126,7 +126,7 @@ async fn common<N: Node>(node: &N, families: &mut Families, with_sums: bool) {
         aggregated::queues(families, &sums, now_ms);
     }
     let members = node.raft_members();
-    raft::node(families, &members);
+    raft::node(families, &members, node.hibernations());
     reconciliation::node(families, &node.reconciliation_here());
     journals::node(families, &state, &node.journal_copies());
     if with_sums {

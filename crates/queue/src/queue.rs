@@ -297,6 +297,11 @@ impl Queue {
         self.ready.oldest()
     }
 
+    /// The message that is delivered after `before` others, as things are now: its name and head.
+    pub fn waiting(&self, before: u64) -> Option<(Seq, Head)> {
+        self.ready.nth(before).map(|message| (message.seq, message.head()))
+    }
+
     /// No message above this one was handed out since the machine was made: a mark to store at a
     /// stop, so that after a restart messages up to it are flagged as redelivered.
     pub fn highest_delivered(&self) -> Option<Seq> {

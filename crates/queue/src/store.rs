@@ -149,6 +149,25 @@ impl Ready {
         self.returned.find(seq).or_else(|| self.levels.iter().find_map(|level| level.find(seq)))
     }
 
+    /// The one that so many will be delivered before.
+    pub(crate) fn nth(&self, before: u64) -> Option<Message> {
+        let mut left = usize::try_from(before).ok()?;
+        if let Some(message) = self.returned.iter().nth(left) {
+            return Some(*message);
+        }
+        left -= self.returned.len();
+        for level in &self.levels {
+            if let Some(message) = level.returned.values().nth(left) {
+                return Some(*message);
+            }
+            left -= level.returned.len();
+            if let Some(message) = level.line.nth(&mut left, level.priority) {
+                return Some(message);
+            }
+        }
+        None
+    }
+
     /// Removes all, handing out their names in ascending order.
     pub(crate) fn clear(&mut self, mut gone: impl FnMut(Seq)) {
         if let [level] = &mut self.levels[..]
@@ -340,6 +359,18 @@ impl Line {
             .flat_map(|chunk| (chunk.taken..chunk.slots.len()).map(|place| chunk.seq(place)))
     }
 
+    /// The one that so many stand before; if there are fewer, takes those off `left`.
+    fn nth(&self, left: &mut usize, priority: u8) -> Option<Message> {
+        for chunk in &self.chunks {
+            let waiting = chunk.slots.len() - chunk.taken;
+            if *left < waiting {
+                return Some(chunk.message(chunk.taken + *left, priority));
+            }
+            *left -= waiting;
+        }
+        None
+    }
+
     fn find(&self, seq: Seq, priority: u8) -> Option<Message> {
         let after = self.chunks.partition_point(|chunk| chunk.base <= seq.0);
         let chunk = self.chunks.get(after.checked_sub(1)?)?;
@@ -456,6 +487,28 @@ mod tests {
         assert_eq!(line.front_seq(), None);
         line.push(&message(u64::MAX));
         assert_eq!(line.pop(0), Some(message(u64::MAX)));
+    }
+
+    #[test]
+    fn one_that_waits_is_shown_as_it_will_be_taken() {
+        for style in [Style::Classic, Style::Quorum] {
+            let mut ready = Ready::new(style);
+            for seq in 0..2000 {
+                ready.push(Message { priority: (seq % 3) as u8, ..message(seq) });
+            }
+            let taken: Vec<Message> = (0..700).map_while(|_| ready.pop()).collect();
+            for message in taken[40..60].iter().chain(&taken[690..]).rev() {
+                ready.put_back(*message);
+            }
+            let shown: Vec<Message> = (0..).map_while(|before| ready.nth(before)).collect();
+            assert_eq!(shown.len() as u64, ready.len());
+            let mut again = ready.clone();
+            assert!(shown.iter().eq(&std::iter::from_fn(|| again.pop()).collect::<Vec<_>>()));
+            assert_eq!(ready.nth(ready.len()), None);
+            assert_eq!(ready.nth(u64::MAX), None);
+            ready.clear(|_| ());
+            assert_eq!(ready.nth(0), None);
+        }
     }
 
     #[test]

@@ -25,4 +25,5 @@ pub mod node;
 pub mod numbered;
 pub mod pair;
 pub mod proxy;
+pub mod sleepers;
 pub mod wait;

@@ -1,7 +1,11 @@
 //! Nodes of a cluster that are drained, revived and forgotten.
 
+use std::sync::Barrier;
+use std::thread;
+
 use e2e::client::topology::DURABLE;
 use e2e::cluster::{Cluster, Setup, channel, quorum};
+use e2e::http::Answer;
 use e2e::table;
 use e2e::wait::{until, until_equal};
 use serde_json::{Value, json};
@@ -74,6 +78,47 @@ fn a_drained_node_has_no_clients_and_no_leaders_until_it_is_revived() {
     assert!(counts.iter().all(|count| *count == 2), "{counts:?}");
     assert_eq!(cluster.api(1).post("rebalance/queues", &json!({})).status, 204);
     cluster.kill(0);
+}
+
+#[test]
+fn one_rebalance_runs_at_a_time_in_the_whole_cluster() {
+    let cluster = Setup::new().start();
+    let mut client = cluster.channel(0);
+    let names: Vec<String> = (0..60).map(|number| format!("q{number}")).collect();
+    for name in &names {
+        client.queue(1, name, DURABLE, &quorum()).unwrap();
+    }
+    until("n0 leads all", || {
+        let queues = cluster.api(1).json("queues?columns=leader,online");
+        let led = |one: &&Value| one["leader"] == ALL[0] && one["online"] == json!(ALL);
+        queues.as_array().unwrap().iter().filter(led).count() == names.len()
+    });
+    // Two operators ask at the same time, at two nodes: one of them is told that the other is at it.
+    let path = "rebalance/queues?report=true";
+    let together = Barrier::new(2);
+    let ended: Vec<Answer> = thread::scope(|scope| {
+        let asked: Vec<_> = (1..3)
+            .map(|by| {
+                let (api, together) = (cluster.api(by), &together);
+                scope.spawn(move || {
+                    together.wait();
+                    api.post(path, &json!({}))
+                })
+            })
+            .collect();
+        asked.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let (done, refused): (Vec<_>, Vec<_>) = ended.iter().partition(|one| one.status == 200);
+    assert_eq!((done.len(), refused.len()), (1, 1), "{:?}", refused.first().map(|it| it.text()));
+    assert_eq!(refused[0].status, 503);
+    let words = "another rebalance is in progress, which was asked for at leveret@n";
+    assert!(refused[0].reason().starts_with(words), "{}", refused[0].reason());
+    let report = done[0].json();
+    assert_eq!(report["failed"], 0);
+    for node in report["nodes"].as_array().unwrap() {
+        assert_eq!(node["Number of quorum queues"], 20, "{report}");
+    }
+    assert_eq!(cluster.api(2).post(path, &json!({})).status, 200);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use e2e::client::Failure;
 use e2e::client::topology::DURABLE;
 use e2e::cluster::{Setup, quorum};
+use e2e::ctl::leveretctl;
 use e2e::http::Api;
+use e2e::sleepers::Sleepers;
 use e2e::table;
 use e2e::wait::{until, until_equal};
 use serde_json::{Value, json};
@@ -164,4 +166,61 @@ fn members_leaders_and_checks() {
             !states.as_array().unwrap().iter().any(leads)
         });
     }
+}
+
+#[test]
+fn a_message_is_looked_at_through_any_node_and_stays_as_it_is() {
+    let cluster = Setup::new().set("quorum_queue.hibernate_after", "1s").start();
+    let mut client = cluster.channel(0);
+    client.queue(1, "q", DURABLE, &quorum()).unwrap();
+    let long = "ü".repeat(50);
+    client.confirm_select(1).unwrap();
+    for number in 0..200 {
+        client.put(1, "q", number.to_string()).unwrap();
+    }
+    client.put(1, "q", &long).unwrap();
+    assert_eq!(client.confirms(1, 201).unwrap().acked().len(), 201);
+    let look = |by: usize, position: u64| -> Value {
+        let answer = cluster.api(by).get(&format!("queues/quorum/%2F/q/peek/{position}"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()
+    };
+    for by in 0..3 {
+        for position in [1, 2, 100, 200] {
+            let found = look(by, position);
+            assert_eq!(found["payload"], (position - 1).to_string());
+            assert_eq!(
+                (&found["redelivered"], &found["routing_key"]),
+                (&json!(false), &json!("q"))
+            );
+            assert_eq!(found["properties"]["headers"], json!({"x-delivery-count": 0}));
+        }
+        assert_eq!(look(by, 201)["payload"], long);
+        let none = cluster.api(by).get("queues/quorum/%2F/q/peek/202");
+        let text = "Target queue does not have a message at that position";
+        assert_eq!((none.status, none.reason().as_str()), (400, text));
+    }
+    let printed = leveretctl(&cluster.api(2), &["peek", "q", "201"]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    assert!(printed.out.contains(&format!("payload (max 64 bytes)\t{}\n", "ü".repeat(32))));
+    assert!(printed.out.contains("\nheader.x-delivery-count\t0\n"), "{printed:?}");
+
+    // What somebody has is not there, and what came back comes first.
+    let taken: Vec<_> = (0..3).map(|_| client.get(1, "q", false).unwrap().unwrap()).collect();
+    until_equal("the next one is first", &json!("3"), || look(1, 1)["payload"].clone());
+    client.reject(1, taken[1].tag, true).unwrap();
+    client.sync(1).unwrap();
+    until_equal("one came back", &json!("1"), || look(1, 1)["payload"].clone());
+    assert_eq!((&look(2, 1)["redelivered"], &look(2, 2)["payload"]), (&json!(true), &json!("3")));
+    assert_eq!(look(2, 1)["properties"]["headers"], json!({"x-delivery-count": 1}));
+    drop(client);
+    cluster.await_depth(0, "q", 201);
+
+    // Those of a queue that nobody uses are shown, and it goes on sleeping.
+    until("it hibernates", || Sleepers::of(&cluster).are_all(3));
+    let before = Sleepers::of(&cluster);
+    for by in 0..3 {
+        assert_eq!(look(by, 201)["payload"], long);
+    }
+    assert_eq!(Sleepers::of(&cluster), before);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use e2e::client::topology::DURABLE;
 use e2e::cluster::{Cluster, Setup, quorum};
 use e2e::numbered::Plan;
+use e2e::sleepers::Sleepers;
 use e2e::table;
 use e2e::wait::{count, until, until_equal, until_some, until_some_for};
 use serde_json::{Value, json};
@@ -274,4 +275,153 @@ fn settings_are_read_again_while_the_node_runs() {
     cluster.node(0).configure(&right);
     cluster.node(0).reload();
     await_size(&cluster, 0, "q", 3);
+}
+
+#[test]
+fn a_pass_with_nothing_to_do_wakes_no_queue() {
+    const QUEUES: u64 = 50;
+    let cluster = setup(3)
+        .set(&format!("{KEY}.target_group_size"), "3")
+        .set("quorum_queue.hibernate_after", "1s")
+        .start();
+    let mut client = cluster.channel(0);
+    for number in 0..QUEUES {
+        client.queue(1, format!("q{number}"), DURABLE, &quorum()).unwrap();
+    }
+    let total = |reports: &Value, key: &str| -> u64 {
+        let nodes = reports.as_array().unwrap().iter();
+        nodes.filter_map(|node| node[key].as_u64()).sum()
+    };
+    let all_asleep = || Sleepers::of(&cluster).are_all(QUEUES * 3);
+    until_some_for(WHOLE, "all hibernate, and nothing is left to be done", || {
+        let reports = cluster.api(0).json("reconciliation");
+        let waits = total(&reports, "waiting") + total(&reports, "running");
+        (total(&reports, "queues") == QUEUES && waits == 0 && all_asleep()).then_some(())
+    });
+    let before = (Sleepers::of(&cluster), cluster.api(0).json("reconciliation"));
+    let passes = |reports: &Value| -> Vec<u64> {
+        let nodes = reports.as_array().unwrap().iter();
+        nodes.filter_map(|node| node["passes"].as_u64()).collect()
+    };
+    for _ in 0..3 {
+        let last = passes(&cluster.api(1).json("reconciliation"));
+        assert_eq!(cluster.api(0).post("reconciliation/now", &json!({})).status, 200);
+        until("all nodes have looked", || {
+            let now = passes(&cluster.api(1).json("reconciliation"));
+            now.len() == 3 && now.iter().zip(&last).all(|(now, last)| now > last)
+        });
+    }
+    let after = (Sleepers::of(&cluster), cluster.api(0).json("reconciliation"));
+    assert!(total(&after.1, "examined") >= total(&before.1, "examined") + 3 * QUEUES);
+    assert_eq!(after.0, before.0, "none was woken");
+
+    // One that has to change is woken, alone, and sleeps again.
+    publish(&cluster, 0, "q0", 1);
+    until("those of one queue have slept once more", || {
+        let now = Sleepers::of(&cluster);
+        now.asleep == QUEUES * 3 && now.begun == before.0.begun + 3
+    });
+}
+
+/// What the nodes say of a number, added up.
+fn sum(cluster: &Cluster, number: impl Fn(&Value) -> Option<u64>) -> u64 {
+    let nodes = cluster.api(0).json("reconciliation");
+    nodes.as_array().unwrap().iter().filter_map(number).sum()
+}
+
+#[test]
+fn an_addition_that_fails_leaves_nothing_and_another_node_is_tried() {
+    // It acts when it is told to.
+    let mut cluster = setup(5).set(&format!("{KEY}.trigger_interval"), "10m").start();
+    let single = table! { "x-queue-type" => "quorum", "x-quorum-initial-group-size" => 1 };
+    cluster.channel(0).queue(1, "q", DURABLE, &single).unwrap();
+    publish(&cluster, 0, "q", 20);
+    await_size(&cluster, 0, "q", 1);
+    let policy = json!({
+        "pattern": "", "apply-to": "quorum_queues", "definition": {"target-group-size": 3}
+    });
+    assert!(cluster.api(0).put("policies/%2F/p", &policy).status < 300);
+    let next = until_some("a node is chosen", || {
+        let step = plan(&cluster, 0, "q")["steps"][0]["step"].as_str()?.to_owned();
+        (0..5).find(|node| step == format!("add a member on n{node}"))
+    });
+    // It stands still, and nobody has missed it when the step begins.
+    cluster.freeze(next);
+    let now = || assert_eq!(cluster.api(0).post("reconciliation/now", &json!({})).status, 200);
+    now();
+    until("the addition has failed", || sum(&cluster, |node| node["failed"]["add"].as_u64()) > 0);
+    let name = format!("leveret@n{next}");
+    let failed = plan(&cluster, 0, "q");
+    let failure = failed["last_failure"].as_str().unwrap_or_default();
+    assert!(failure.starts_with(&format!("add a member on n{next}: ")), "{failed}");
+    until_equal("nothing is left of it", &json!(["leveret@n0"]), || {
+        cluster.view(0, "q")["members"].clone()
+    });
+    assert_eq!(voters(&cluster, 0, "q").unwrap(), ["leveret@n0"]);
+
+    // The queue is used all the time, and grows elsewhere.
+    publish(&cluster, 0, "q", 20);
+    let whole = until_some_for(WHOLE, "it has three members", || {
+        now();
+        voters(&cluster, 0, "q").filter(|voters| voters.len() == 3)
+    });
+    assert!(!whole.contains(&name), "{whole:?} without {name}");
+    cluster.thaw(next);
+    until("its node is there again", || {
+        let nodes = cluster.api(0).json("nodes");
+        nodes.as_array().unwrap().iter().all(|node| node["running"] == true)
+    });
+    until_equal("it has no member there", &Some(whole), || voters(&cluster, next, "q"));
+    cluster.await_depth(next, "q", 40);
+}
+
+#[test]
+fn leaders_that_move_during_a_pass_leave_no_queue_behind() {
+    let mut cluster = setup(3).set(&format!("{KEY}.concurrency"), "1").start();
+    let queues: Vec<String> = (0..count(60, 300)).map(|n| format!("q{n}")).collect();
+    for queue in &queues {
+        cluster.channel(0).queue(1, queue, DURABLE, &quorum()).unwrap();
+        publish(&cluster, 0, queue, 5);
+    }
+    for queue in &queues {
+        await_size(&cluster, 0, queue, 3);
+    }
+    cluster.channel(0).queue(1, "load", DURABLE, &quorum()).unwrap();
+    let load = Plan::new("load", &[cluster.amqp(1)], &[cluster.amqp(1)]).start();
+    load.await_more(count(300, 3000));
+    cluster.kill(2);
+    cluster.node(2).wipe();
+    cluster.start(2);
+    let done = |cluster: &Cluster| sum(cluster, |node| node["done"]["replace"].as_u64());
+    let total = queues.len() as u64 + 1;
+    until_some_for(WHOLE, "the pass has begun", || (done(&cluster) >= 3).then_some(()));
+    // All leaders go to the next node, which goes on, and some of them back again.
+    let drained = cluster.api(1).post("nodes/leveret%40n0/drain", &json!({}));
+    assert_eq!(drained.status, 200, "{}", drained.text());
+    let then = done(&cluster);
+    assert!(then < total, "the pass was over before the leaders had moved");
+    let by = |node: &Value, name: &str| (node["node"] == name).then(|| node["queues"].as_u64())?;
+    until_equal("the next node looks after them", &total, || {
+        sum(&cluster, |node| by(node, "leveret@n1"))
+    });
+    assert_eq!(cluster.api(1).post("nodes/leveret%40n0/revive", &json!({})).status, 204);
+    assert_eq!(cluster.api(1).post("rebalance/queues", &json!({})).status, 204);
+    for queue in queues.iter().map(String::as_str).chain(["load"]) {
+        let mut now = await_size(&cluster, 1, queue, 3);
+        now.sort();
+        assert_eq!(now, ["leveret@n0", "leveret@n1", "leveret@n2"], "{queue}");
+        until_equal("there is nothing to do", &json!([[], []]), || {
+            let plan = plan(&cluster, 1, queue);
+            json!([plan["steps"], plan["refusals"]])
+        });
+        assert_eq!(cluster.view(1, queue)["members"], json!(now), "the record says the same");
+    }
+    load.await_more(count(300, 3000));
+    load.finish(DRAIN).judge();
+    // The new members count.
+    cluster.kill(0);
+    for queue in &queues {
+        cluster.await_depth(1, queue, 5);
+        drain(&cluster, 1, queue, 5);
+    }
 }

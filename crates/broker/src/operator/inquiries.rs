@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use crate::cluster::{Inquiries, channel};
 use crate::maintenance;
 use crate::node::Node;
-use crate::operator::{journals, parts, reconciliation};
+use crate::operator::{journals, parts, peek, reconciliation};
 
 /// How long another node may take to say what it has.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -281,6 +281,9 @@ async fn perform(node: &Arc<Node>, question: Inquiry) -> Vec<u8> {
         Inquiry::Checkpoint(queues) => {
             let queues = queues.into_iter().map(QueueId).collect();
             inquiry::encode(&checkpoint_here(node, queues).await)
+        }
+        Inquiry::Peek { queue, before, most } => {
+            inquiry::encode(&peek::here(node, queue, before, most).await)
         }
         Inquiry::Drain => {
             let drained = maintenance::drain(node).await;

@@ -31,6 +31,8 @@ pub(super) async fn now(node: &Node) -> Vec<(String, Done)> {
     let names = parts::names(node);
     let me = node.cluster.me.node;
     let mut told: BTreeMap<String, Done> = BTreeMap::new();
+    // This node need not wait for one that is silent.
+    let here = now_here(node);
     for known in node.router.state().nodes().filter(|known| !known.lost && known.id != me) {
         told.insert(tool_name(&known.name), Err("it is not connected".to_owned()));
     }
@@ -42,7 +44,7 @@ pub(super) async fn now(node: &Node) -> Vec<(String, Done)> {
         };
         told.insert(names.of(from).to_owned(), done);
     }
-    told.insert(names.of(me).to_owned(), now_here(node));
+    told.insert(names.of(me).to_owned(), here);
     told.into_iter().collect()
 }
 

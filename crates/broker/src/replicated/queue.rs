@@ -23,6 +23,7 @@ use crate::replicated::member::QueueMember;
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::replicated::order::{self, Order, Published, Subscribed};
+use crate::replicated::replica::peek::{Peek, Unseen};
 use crate::replicated::replica::{Carried, Replica};
 use crate::shard::command::{Arrival, Batch, Command, Consume, Counts, Deleted, Got, Settlement};
 use crate::shard::desk::Desk;
@@ -502,6 +503,14 @@ impl ClusterQueue {
         // One that has not started may do so yet: no answer is no denial.
         if let Some(replica) = &mut self.replica {
             replica.lend(desk, &self.profile, to, seqs);
+        }
+    }
+
+    /// Somebody wants to see a message that waits.
+    pub(crate) fn peek(&self, desk: &Desk, peek: Peek) {
+        match &self.replica {
+            Some(replica) => replica.peek(desk, self.profile.id, peek),
+            None => peek.answer(Err(Unseen::NotLeader)),
         }
     }
 

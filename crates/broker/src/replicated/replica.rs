@@ -13,6 +13,7 @@
 pub(crate) mod checkpoint;
 mod dead;
 mod lend;
+pub(crate) mod peek;
 #[cfg(test)]
 mod tests;
 

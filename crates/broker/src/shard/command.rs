@@ -16,6 +16,7 @@ use crate::replicated::loan::Lent;
 use crate::replicated::notice::Notice;
 use crate::replicated::numbered::Sender;
 use crate::replicated::queue::Input;
+use crate::replicated::replica::peek::Peek;
 use crate::shard::profile::Profile;
 use crate::shard::view::{QueueView, ShardView};
 
@@ -109,6 +110,8 @@ pub(crate) enum Command {
     Keep(Box<Profile>),
     /// A look at the stored messages of a queue from a position on, at the end of a turn.
     Survey { queue: QueueId, from: Seq, most: usize, then: Surveyed },
+    /// A look at one message of a quorum queue that this node leads.
+    Peek { queue: QueueId, peek: Peek },
     /// A look at one queue.
     View { queue: QueueId, answer: oneshot::Sender<Option<QueueView>> },
     /// A look at everything, `copies` of queues that others lead included if wanted.
@@ -161,6 +164,7 @@ impl Command {
             | Self::Leads { queue, .. }
             | Self::Survey { queue, .. }
             | Self::DeadLettered { queue, .. }
+            | Self::Peek { queue, .. }
             | Self::View { queue, .. } => Some(*queue),
             Self::ConnectionGone { .. }
             | Self::Up { .. }

@@ -140,6 +140,23 @@ impl Desk {
         Arc::clone(&self.journal).read_later(stream, asked, then);
     }
 
+    /// Reads one body where it may block, and gives it to `then`.
+    pub(crate) fn read_place(
+        &self,
+        queue: QueueId,
+        stream: StreamId,
+        place: (Seq, Place),
+        then: impl FnOnce(Option<Message>) + Send + 'static,
+    ) {
+        let positions = vec![place.1.position];
+        let asked = positions.clone();
+        let then = Box::new(move |read: Vec<Result<Bytes, ReadError>>| {
+            let mut bodies = bodies_of(&positions, read, &[place], queue);
+            then(bodies.pop().and_then(|(_, body)| body));
+        });
+        Arc::clone(&self.journal).read_later(stream, asked, then);
+    }
+
     /// Reads bodies where it may block, and lends them, with those that are here, to another member.
     pub(crate) fn lend_places(
         &self,

@@ -1,5 +1,7 @@
 //! Commands about the members of quorum queues.
 
+use clap::Parser as _;
+use ctl::cli::Arguments;
 use ctl::exit::Exit;
 
 use crate::check;
@@ -127,4 +129,38 @@ fn checkpoints_are_forced_for_many_queues_and_for_one() {
     let (exit, _, err, _) = check(&["reclaim_quorum_memory", "q"], &[full]);
     let text = "Error:\non leveret@b: the disk is full\n";
     assert_eq!((exit, err.as_str()), (Exit::Unavailable, text));
+}
+
+#[test]
+fn a_message_that_waits_is_printed() {
+    let message = r#"{"position":2,"payload_bytes":70,"redelivered":true,"exchange":"x","routing_key":"k",
+        "properties":{"delivery_mode":2,"headers":{"x-delivery-count":1}},"payload":"hi",
+        "payload_encoding":"string"}"#;
+    let (exit, out, _, asked) = check(&["peek", "q", "2"], &[(200, message)]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(
+        out,
+        "Peeking at quorum queue q at position 2 ...\nkeys\tvalues\npayload (max 64 bytes)\thi\n\
+         payload_encoding\tstring\nexchange\tx\nrouting_keys\t[\"k\"]\ndelivery_mode\t2\n\
+         header.x-delivery-count\t1\n"
+    );
+    assert_eq!(asked, ["GET /api/queues/quorum/%2F/q/peek/2?truncate=64"]);
+    let line = ["peek", "q", "2", "--formatter", "json", "-p", "v"];
+    let (_, out, _, asked) = check(&line, &[(200, message)]);
+    let printed: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(printed["result"], "ok");
+    assert_eq!(printed["message"]["header.x-delivery-count"], 1);
+    assert_eq!(asked, ["GET /api/queues/quorum/v/q/peek/2?truncate=64"]);
+
+    let refused = |status, reason: &'static str| check(&["peek", "q", "1"], &[(status, reason)]);
+    let none = r#"{"reason":"Target queue does not have a message at that position"}"#;
+    let (exit, _, err, _) = refused(400, none);
+    assert_eq!(exit, Exit::Data);
+    assert_eq!(err, "Error:\nTarget queue does not have a message at that position\n");
+    let (exit, _, err, _) = refused(503, r#"{"reason":"the queue has no leader"}"#);
+    assert_eq!((exit, err.as_str()), (Exit::Unavailable, "Error:\nthe queue has no leader\n"));
+    for position in ["0", "-1", "first"] {
+        let refused = Arguments::try_parse_from(["leveretctl", "peek", "q", position]);
+        assert!(refused.is_err(), "{position}");
+    }
 }

@@ -100,3 +100,18 @@ fn a_node_is_forgotten_before_it_is_wiped() {
     assert_eq!(exit, Exit::Done);
     assert!(!identity.exists());
 }
+
+#[test]
+fn a_majority_without_the_node_is_waited_for() {
+    let critical = (503, r#"{"status":"failed","reason":"q would have no majority"}"#);
+    let (exit, out, _, asked) =
+        check(&["await_online_quorum_plus_one"], &[critical, critical, (200, "{}")]);
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(out, "Will wait for a quorum + 1 of nodes to be online for all quorum queues\n");
+    assert_eq!(asked, ["GET /api/health/checks/node-is-quorum-critical"; 3]);
+    // A second is enough for two looks.
+    let line = ["await_online_quorum_plus_one", "--timeout", "1"];
+    let (exit, _, err, asked) = check(&line, &[critical, critical, critical]);
+    assert_eq!((exit, err.as_str()), (Exit::Timeout, "Error:\nq would have no majority\n"));
+    assert_eq!(asked.len(), 2);
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use metadata::objects::journal::Journal;
@@ -147,11 +148,22 @@ fn is_sole(queue: &Queue, nodes: &[NodeId]) -> bool {
     }
 }
 
-/// `POST /rebalance/queues`: leaders of quorum queues move until all nodes lead about as many.
+/// While leaders are moved it is said so often that somebody is at it.
+const KEEP: Duration = Duration::from_secs(5);
+
+/// `POST /rebalance/queues`: leaders of quorum queues move until all nodes lead about as many. One at a
+/// time in the whole cluster.
 /// RabbitMQ says nothing of what comes of it; with `?report=true` there is a list.
 pub(super) async fn rebalance<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     call.administrator()?;
     let wanted = replicas::matching(call)?;
+    let grant = call.node.begin_rebalance().await?;
+    let ended = spread(call, wanted, grant).await;
+    call.node.end_rebalance(grant).await;
+    ended
+}
+
+async fn spread<N: Node>(call: &Call<'_, N>, wanted: Vec<&Queue>, grant: u64) -> Outcome<Answer> {
     let names = call.node.names();
     let running = call.node.running_nodes();
     let census = call.node.census(Wanted::QUEUES).await;
@@ -165,7 +177,12 @@ pub(super) async fn rebalance<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
         }
     }
     let mut failed = 0;
+    let mut kept = Instant::now();
     for (queue, to) in moves(&mut leads, &running) {
+        if kept.elapsed() > KEEP {
+            call.node.keep_rebalance(grant).await?;
+            kept = Instant::now();
+        }
         if call.node.transfer_leadership(queue.id, to).await.is_err() {
             failed += 1;
         }

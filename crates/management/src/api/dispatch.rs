@@ -110,6 +110,9 @@ pub(super) async fn dispatch<N: Node>(
         (R::QueueGet(vhost, name), Post) => messages::get(call, vhost, name).await,
         (R::QueueActions(vhost, name), Post) => queues::act(call, vhost, name),
         (R::QuorumStatus(vhost, name), Get) => quorum::status(call, vhost, name).await,
+        (R::QuorumPeek(vhost, name, position), Get) => {
+            messages::peek(call, vhost, name, position).await
+        }
         (R::QuorumPlan(vhost, name), Get) => reconciliation::plan(call, vhost, name).await,
         (R::Reconciliation, Get) => reconciliation::status(call).await,
         (R::ReconcileNow, Post) => reconciliation::now(call).await,

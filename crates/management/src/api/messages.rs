@@ -3,24 +3,30 @@
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use metadata::objects::queue::QueueKind;
 use metadata::refusal::Refusal;
 use model::message::Message;
 use serde_json::{Value, json};
 
 use super::call::Call;
+use super::queues;
 use crate::http::answer::Answer;
 use crate::http::body::missing;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::name::short;
 use crate::http::properties;
 use crate::node::Node;
-use crate::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
+use crate::view::message::{
+    GetMode, GetRequest, GotMessage, PeekError, PublishOutcome, PublishRequest,
+};
 
 /// The most messages that one request gets.
 const COUNT_MAX: i64 = 100_000;
 /// The most bytes of messages that one request gets; the last one may exceed it. All of them are in
 /// memory until the answer is sent.
 const BYTES_MAX: usize = 32 << 20;
+/// The most bytes of a body that are shown of a message that is only looked at.
+const PEEK_BYTES: usize = 1 << 20;
 
 /// `POST /exchanges/VHOST/NAME/publish`.
 pub(super) async fn publish<N: Node>(
@@ -117,6 +123,47 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) ->
     Ok(Answer::Json(got.iter().map(|message| show(message, encoding, truncate)).collect()))
 }
 
+/// `GET /queues/quorum/VHOST/NAME/peek/POSITION`, counted from 1 in the order of delivery, with
+/// perhaps `truncate`: a message that waits. Nothing happens to it.
+pub(super) async fn peek<N: Node>(
+    call: &Call<'_, N>,
+    vhost: &str,
+    name: &str,
+    position: &str,
+) -> Outcome<Answer> {
+    call.administrator()?;
+    let queue = queues::find(call, vhost, name)?;
+    if queue.kind != QueueKind::Quorum {
+        return Err(Failure::bad_request("Cannot peek into a classic queue"));
+    }
+    let position: Option<u64> = position.parse().ok().filter(|position| *position > 0);
+    let position = position
+        .ok_or_else(|| Failure::bad_request("position value must be a positive integer"))?;
+    let most = match call.query.get("truncate") {
+        None => PEEK_BYTES,
+        Some(bytes) => bytes
+            .parse::<usize>()
+            .map_err(|_| Failure::bad_request("truncate must be a number of bytes"))?
+            .min(PEEK_BYTES),
+    };
+    let peeked =
+        call.node.peek(queue.id, position - 1, most).await.map_err(|error| match error {
+            PeekError::NoMessage => Failure::bad_request(error.to_string()),
+            error => Failure::unavailable(error.to_string()),
+        })?;
+    let (payload, payload_encoding) = payload(peeked.message.body(), Encoding::Auto);
+    Ok(Answer::Json(json!({
+        "position": position,
+        "payload_bytes": peeked.payload_bytes,
+        "redelivered": peeked.redelivered,
+        "exchange": peeked.message.exchange(),
+        "routing_key": peeked.message.routing_key(),
+        "properties": properties::to_json(peeked.message.properties()),
+        "payload": payload,
+        "payload_encoding": payload_encoding,
+    })))
+}
+
 /// How payloads are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
@@ -137,11 +184,7 @@ fn show(got: &GotMessage, encoding: Encoding, truncate: usize) -> Value {
             body = &body[..body.len() - 1];
         }
     }
-    let text = if encoding == Encoding::Auto { std::str::from_utf8(body).ok() } else { None };
-    let (payload, payload_encoding) = match text {
-        Some(text) => (text.to_owned(), "string"),
-        None => (STANDARD.encode(body), "base64"),
-    };
+    let (payload, payload_encoding) = payload(body, encoding);
     json!({
         "payload_bytes": whole.len(),
         "redelivered": got.redelivered,
@@ -152,6 +195,14 @@ fn show(got: &GotMessage, encoding: Encoding, truncate: usize) -> Value {
         "payload": payload,
         "payload_encoding": payload_encoding,
     })
+}
+
+fn payload(body: &[u8], encoding: Encoding) -> (String, &'static str) {
+    let text = if encoding == Encoding::Auto { std::str::from_utf8(body).ok() } else { None };
+    match text {
+        Some(text) => (text.to_owned(), "string"),
+        None => (STANDARD.encode(body), "base64"),
+    }
 }
 
 #[cfg(test)]

@@ -167,6 +167,8 @@ pub enum Resource {
     QuorumForceShrink(String, String),
     /// `/queues/quorum/replicas/on/NODE/force-shrink`
     QuorumForceShrinkAll(String),
+    /// `/queues/quorum/VHOST/NAME/peek/POSITION` and `/queues/VHOST/NAME/peek/POSITION`
+    QuorumPeek(String, String, String),
     /// `/queues/quorum/VHOST/NAME/leader`
     QuorumLeader(String, String),
     /// `/queues/quorum/VHOST/NAME/plan`
@@ -324,6 +326,8 @@ impl Resource {
             ["queues", "quorum", _, _, "replicas", "delete"] => {
                 Self::QuorumDeleteMember(vhost(2), text(3))
             }
+            ["queues", "quorum", _, _, "peek", _] => Self::QuorumPeek(vhost(2), text(3), text(5)),
+            ["queues", _, _, "peek", _] => Self::QuorumPeek(vhost(1), text(2), text(4)),
             ["queues", "quorum", _, _, "leader"] => Self::QuorumLeader(vhost(2), text(3)),
             ["queues", "quorum", _, _, "plan"] => Self::QuorumPlan(vhost(2), text(3)),
             ["queues", _] => Self::Queues(Some(vhost(1))),

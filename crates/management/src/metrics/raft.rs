@@ -21,8 +21,9 @@ const NUMBERS: [Number; 9] = [
     ("log_snapshot_index", "Raft log snapshot index", |one| one.snapshot),
 ];
 
-/// How many queues this node leads, and how many it has a member of and knows nobody who leads.
-pub fn node(families: &mut Families, members: &[RaftMember]) {
+/// How many queues this node leads, has a member of, and lets hibernate; and how many have nobody who
+/// leads, as far as it knows.
+pub fn node(families: &mut Families, members: &[RaftMember], hibernations: u64) {
     let leaders = members.iter().filter(|one| one.role == RaftRole::Leader).count();
     let without = members.iter().filter(|one| !one.has_leader).count();
     families.gauge(
@@ -39,6 +40,11 @@ pub fn node(families: &mut Families, members: &[RaftMember]) {
         "leveret_raft_members_hibernated",
         "Quorum queues whose member here hibernates",
         float(members.iter().filter(|one| one.hibernated).count() as u64),
+    );
+    families.counter(
+        "leveret_raft_hibernations_total",
+        "How often the member of a quorum queue here has begun to hibernate",
+        hibernations,
     );
     families.gauge(
         "leveret_quorum_queues_without_leader",

@@ -1,6 +1,7 @@
 //! Publishing and getting over HTTP.
 
 use model::message::Message;
+use serde::{Deserialize, Serialize};
 
 /// `POST /exchanges/VHOST/NAME/publish`. It is to be treated as mandatory and to be confirmed.
 #[derive(Debug)]
@@ -68,4 +69,79 @@ pub struct GotMessage {
     pub redelivered: bool,
     /// Ready messages that remained behind it.
     pub message_count: u64,
+}
+
+/// A message that waits in a quorum queue and was looked at.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PeekedMessage {
+    /// Route, properties with `x-delivery-count`, and as much of the body as was asked for.
+    #[serde(with = "encoded")]
+    pub message: Message,
+    /// The whole length of its body.
+    pub payload_bytes: u64,
+    /// It was handed out before.
+    pub redelivered: bool,
+}
+
+/// Why a message cannot be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum PeekError {
+    /// Fewer messages wait.
+    #[error("Target queue does not have a message at that position")]
+    NoMessage,
+    /// Nobody leads the queue, or nobody who can be reached.
+    #[error("the queue has no leader")]
+    NoLeader,
+    /// The node that was asked does not lead the queue.
+    #[error("the leader has changed")]
+    NotLeader,
+    /// The leader's node is silent.
+    #[error("the leader's node does not answer")]
+    Silent,
+    /// Its body is not on the leader's disk, or not yet.
+    #[error("the leader cannot read the message back now")]
+    Unreadable,
+}
+
+/// Messages as texts.
+mod encoded {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use model::message::Message;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        message: &Message,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::with_capacity(message.encoded_len());
+        message.encode_into(&mut bytes);
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Message, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(text).map_err(D::Error::custom)?;
+        Message::decode(bytes.into()).map_err(|_| D::Error::custom("not a message"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inquiry::{decode, encode};
+
+    #[test]
+    fn what_was_looked_at_travels_whole() {
+        let message = Message::from_parts("x", "k", &[0, 0], &[0, 0xff, b'a']);
+        let peeked = PeekedMessage { message, payload_bytes: 70, redelivered: true };
+        let back: PeekedMessage = decode(&encode(&peeked)).unwrap();
+        assert_eq!((back.payload_bytes, back.redelivered), (70, true));
+        assert_eq!((back.message.exchange(), back.message.routing_key()), ("x", "k"));
+        assert_eq!(back.message.body(), [0, 0xff, b'a']);
+        assert!(decode::<PeekedMessage>(br#"{"message":"AA"}"#).is_err());
+    }
 }

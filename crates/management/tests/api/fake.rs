@@ -13,7 +13,9 @@ use management::node::Node;
 use management::view::connection::{ChannelInfo, ConnectionInfo, ConnectionState};
 use management::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
 use management::view::counters::{ExchangeCounters, GlobalCounters, MessageCounters};
-use management::view::message::{GetMode, GetRequest, GotMessage, PublishOutcome, PublishRequest};
+use management::view::message::{
+    GetMode, GetRequest, GotMessage, PeekError, PeekedMessage, PublishOutcome, PublishRequest,
+};
 use management::view::node::{JournalStats, Listener, NodeStats, OtherNode};
 use management::view::part::{ConsumerPart, MemberPart, Part, QueuePart};
 use management::view::queue::QueueStats;
@@ -50,6 +52,7 @@ pub(crate) struct Fake {
     inner: Mutex<Inner>,
     restricted: AtomicBool,
     no_majority: AtomicBool,
+    rebalanced: AtomicBool,
 }
 
 #[derive(Default)]
@@ -81,6 +84,7 @@ impl Fake {
             inner: Mutex::new(Inner { state: State::new(), ..Inner::default() }),
             restricted: AtomicBool::new(false),
             no_majority: AtomicBool::new(false),
+            rebalanced: AtomicBool::new(false),
         };
         let user = DefaultUser {
             name: "guest".into(),
@@ -537,6 +541,10 @@ impl Node for Fake {
         Names::new(NODE.into(), others.chain(silent).chain([own]).collect())
     }
 
+    fn hibernations(&self) -> u64 {
+        7
+    }
+
     fn raft_members(&self) -> Vec<RaftMember> {
         self.inner.lock().members.clone()
     }
@@ -609,6 +617,39 @@ impl Node for Fake {
             .into_iter()
             .filter(|id| state.queue_by_id(*id).is_some_and(|queue| queue.name.starts_with("ill")));
         ill.map(|id| (id, "on leveret@n2: the disk is full".to_owned())).collect()
+    }
+
+    async fn begin_rebalance(&self) -> Result<u64, Refusal> {
+        if self.rebalanced.swap(true, Ordering::Relaxed) {
+            return Err(Refusal::unavailable("another rebalance is in progress"));
+        }
+        Ok(1)
+    }
+
+    async fn keep_rebalance(&self, _grant: u64) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    async fn end_rebalance(&self, _grant: u64) {
+        assert!(self.rebalanced.swap(false, Ordering::Relaxed), "it is given back once");
+    }
+
+    async fn peek(
+        &self,
+        _queue: QueueId,
+        before: u64,
+        most: usize,
+    ) -> Result<PeekedMessage, PeekError> {
+        let texts = ["first, and rather long", "second"];
+        match usize::try_from(before).ok().and_then(|before| texts.get(before)) {
+            Some(text) => Ok(PeekedMessage {
+                message: Message::from_parts("x", "k", &[0, 0], &text.as_bytes()[..most.min(6)]),
+                payload_bytes: text.len() as u64,
+                redelivered: before == 0,
+            }),
+            None if before < 9 => Err(PeekError::NoMessage),
+            None => Err(PeekError::NoLeader),
+        }
     }
 
     async fn force_shrink(&self, queue: QueueId, node: NodeId) -> Change {

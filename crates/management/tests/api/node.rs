@@ -1,5 +1,6 @@
 //! The node itself, its clients, its health.
 
+use management::node::Node as _;
 use serde_json::json;
 
 use crate::check::{asker, assert_details, assert_shape};
@@ -190,6 +191,14 @@ async fn the_rest_answers() {
     assert_eq!(asker.get("deprecated-features/used").await.json, json!([]));
     asker.put("queues/%2F/transient", json!({"durable": false})).await;
     assert_eq!(asker.get("deprecated-features/used").await.names(), ["transient_nonexcl_queues"]);
+    assert_eq!(asker.post("rebalance/queues", json!({})).await.status, 204);
+    // What was taken is given back, also if it makes no sense.
+    let wrong = json!({"queue_pattern": "["});
+    assert_eq!(asker.post("rebalance/queues", wrong).await.status, 400);
+    let grant = asker.node.begin_rebalance().await.unwrap();
+    let second = asker.post("rebalance/queues", json!({})).await;
+    assert_eq!(second.refusal(), (503, "another rebalance is in progress"));
+    asker.node.end_rebalance(grant).await;
     assert_eq!(asker.post("rebalance/queues", json!({})).await.status, 204);
     assert_eq!(asker.delete("reset").await.status, 204);
     assert_eq!(asker.get("healthchecks/node").await.json, json!({"status": "ok"}));

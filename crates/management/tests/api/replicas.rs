@@ -256,3 +256,37 @@ async fn changes_of_members_are_for_administrators_and_can_be_disallowed() {
     }
     assert_eq!(nodes(&asker, "q"), [OWN]);
 }
+
+#[tokio::test]
+async fn a_message_is_looked_at_where_it_is() {
+    let asker = cluster();
+    asker.put("queues/%2F/classic", json!({})).await;
+    for path in ["queues/quorum/%2F/q/peek/1", "queues/%2F/q/peek/1"] {
+        let got = asker.get(path).await;
+        assert_eq!(got.status, 200);
+        assert_eq!(
+            got.json,
+            json!({
+                "position": 1, "payload_bytes": 22, "redelivered": true, "exchange": "x",
+                "routing_key": "k", "properties": {}, "payload": "first,",
+                "payload_encoding": "string",
+            })
+        );
+    }
+    let got = asker.get("queues/quorum/%2F/q/peek/2?truncate=3").await;
+    assert_eq!((&got.json["payload"], &got.json["payload_bytes"]), (&json!("sec"), &json!(6)));
+    for (path, status, reason) in [
+        ("q/peek/3", 400, "Target queue does not have a message at that position"),
+        ("q/peek/10", 503, "the queue has no leader"),
+        ("q/peek/0", 400, "position value must be a positive integer"),
+        ("q/peek/-1", 400, "position value must be a positive integer"),
+        ("q/peek/first", 400, "position value must be a positive integer"),
+        ("q/peek/1?truncate=x", 400, "truncate must be a number of bytes"),
+        ("classic/peek/1", 400, "Cannot peek into a classic queue"),
+        ("absent/peek/1", 404, "Not Found"),
+    ] {
+        let got = asker.get(&format!("queues/quorum/%2F/{path}")).await;
+        assert_eq!(got.refusal(), (status, reason), "{path}");
+    }
+    assert_eq!(asker.post("queues/quorum/%2F/q/peek/1", json!({})).await.status, 405);
+}

@@ -10,6 +10,7 @@ mod gap;
 mod kills;
 mod many_queues;
 mod membership;
+mod no_op_pass;
 mod pairs;
 mod past_one;
 mod restarts;
@@ -56,10 +57,11 @@ fn main() -> ExitCode {
         "J5" => pairs::measure(argument.unwrap_or(100)),
         "M4" => membership::wiped(argument.unwrap_or(10_000)),
         "M5" => membership::forgotten(argument.unwrap_or(1000)),
+        "M9" => no_op_pass::measure(argument.unwrap_or(10_000)),
         "restarts" => vec![restarts::measure(argument.unwrap_or(300))],
         _ => {
             eprintln!(
-                "acceptance A4|A5|A6|A8|B2|B3|B5|B6|B7|J5|M4|M5|restarts [ARGUMENT]; see tests/e2e/README.md"
+                "acceptance A4|A5|A6|A8|B2|B3|B5|B6|B7|J5|M4|M5|M9|restarts [ARGUMENT]; see tests/e2e/README.md"
             );
             return ExitCode::from(64);
         }
