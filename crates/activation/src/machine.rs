@@ -365,6 +365,14 @@ impl Machine {
         }
     }
 
+    /// Whether the preferred node gets the journal back, once it is in sync from now on.
+    pub fn set_allow_failback(&mut self, allow: bool) {
+        self.settings.allow_failback = allow;
+        if let Phase::Active { mode: Mode::Replicated { failback }, .. } = &mut self.phase {
+            *failback &= allow;
+        }
+    }
+
     /// Where the machine is, for operators and metrics.
     pub fn phase(&self) -> &Phase {
         &self.phase

@@ -233,6 +233,22 @@ pub struct Journal {
     pub replica_timeout: Duration,
     /// Whether the node that a journal was made on gets it back once it is in sync.
     pub allow_failback: bool,
+    /// Copies that were replaced and are kept; `None`: all of them.
+    pub max_saved_copies: Option<u64>,
+}
+
+impl Journal {
+    /// Goes on with what of `new` can change while the node runs. The lease is not of that kind: both
+    /// nodes of a pair count with it.
+    #[must_use]
+    pub fn reloaded(self, new: Self) -> Self {
+        Self {
+            replica_timeout: new.replica_timeout,
+            allow_failback: new.allow_failback,
+            max_saved_copies: new.max_saved_copies,
+            ..self
+        }
+    }
 }
 
 /// What is made at the first start on an empty data folder.
@@ -584,6 +600,7 @@ impl Effective {
             lease: self.time("journal.lease"),
             replica_timeout: self.time("journal.replica_timeout"),
             allow_failback: self.flag("journal.allow_failback"),
+            max_saved_copies: self.limit("journal.max_saved_copies"),
         };
         if journal.write_delay > journal.sync_delay
             && self.origin("journal.write_delay") != Origin::Default

@@ -157,7 +157,7 @@ async fn rest(node: Arc<Node>, opened: Vec<JoinHandle<()>>) {
 }
 
 /// Reads the configuration again with each SIGHUP, and goes on with what can change while the node
-/// runs: how quorum queues are kept whole.
+/// runs: how quorum queues are kept whole, and some of what concerns journals on two nodes.
 async fn reload_when_told(node: Arc<Node>, sources: Sources) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else {
         return tracing::error!("cannot listen for SIGHUP");
@@ -182,6 +182,8 @@ async fn reload_when_told(node: Arc<Node>, sources: Sources) {
         node.reconciler.reload(settings);
         let mut known = node.config.clone();
         known.quorum_queues.reconciliation = settings;
+        known.journal = known.journal.reloaded(config.journal);
+        node.cluster.pairs.reload(config.journal);
         if known == config {
             tracing::info!("the configuration was read again");
         } else {

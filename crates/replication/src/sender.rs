@@ -224,6 +224,11 @@ impl Sender {
         }
     }
 
+    /// From now on the oldest request may wait for so long.
+    pub fn set_replica_timeout(&mut self, timeout: Millis) {
+        self.limits.replica_timeout = timeout;
+    }
+
     /// When the replica will be too slow, if it says nothing.
     pub fn deadline(&self) -> Option<Millis> {
         let oldest = self.unanswered.front().filter(|_| self.phase != Phase::Lost)?;

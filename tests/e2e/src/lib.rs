@@ -20,6 +20,7 @@ pub mod content;
 pub mod ctl;
 pub mod exposition;
 pub mod http;
+pub mod hung;
 pub mod load;
 pub mod node;
 pub mod numbered;

@@ -2,12 +2,13 @@
 //! covers.
 
 use std::fs;
+use std::process::Command;
 
 use e2e::client::topology::DURABLE;
 use e2e::cluster::{Cluster, Setup};
 use e2e::content::Properties;
 use e2e::ctl::leveretctl;
-use e2e::node::Node;
+use e2e::node::{self, Node};
 use e2e::numbered::Plan;
 use e2e::pair::{WHOLE, await_active, await_in_sync, await_state, journal, pair, sequence, state};
 use e2e::table;
@@ -235,4 +236,171 @@ fn an_old_copy_is_restored_when_there_is_nothing_better() {
     let discarded = leveretctl(&cluster.api(0), &["journal", "discard_copy", "j"]);
     assert_eq!(discarded.code, 0, "{discarded:?}");
     await_in_sync(&cluster, 1);
+}
+
+/// A node that was wiped has nothing, and comes back as another one of its name: it is the backup
+/// again, whichever it was before, and nobody has to help.
+#[test]
+fn a_wiped_node_is_the_backup_again() {
+    let mut cluster = pair(Setup::new().set("journal.max_saved_copies", "0"));
+    publish(&cluster, 0, "before");
+    for wiped in [1, 0] {
+        let other = 1 - wiped;
+        cluster.kill(wiped);
+        await_state(&cluster, other, &["active, alone"]);
+        publish(&cluster, other, &format!("without n{wiped}"));
+        cluster.node(wiped).wipe();
+        let raised = sequence(&cluster, other);
+        cluster.start(wiped);
+        await_in_sync(&cluster, other);
+        await_state(&cluster, wiped, &["in sync"]);
+        // It takes the sequence with the copy.
+        assert_eq!((sequence(&cluster, other), sequence(&cluster, wiped)), (raised, raised));
+        publish(&cluster, wiped, &format!("with n{wiped} again"));
+    }
+    // What n0 has now it has from n1, that has it from the first n0.
+    cluster.kill(1);
+    await_active(&cluster, 0);
+    publish(&cluster, 0, "n0 alone");
+    let mut client = cluster.channel(0);
+    for text in ["before", "without n1", "with n1 again", "without n0", "with n0 again", "n0 alone"]
+    {
+        assert_eq!(client.get_soon(1, "q").text(), text);
+    }
+    drop(client);
+    // The one that alone has the newest copy is wiped: what the other one has is old, and nothing that
+    // is old or empty is served in the place of what was confirmed.
+    publish(&cluster, 0, "lost");
+    cluster.kill(0);
+    cluster.node(0).wipe();
+    for node in [0, 1] {
+        cluster.run(node);
+    }
+    cluster.await_formed();
+    for node in [0, 1] {
+        await_state(&cluster, node, &["seeking"]);
+    }
+    // Whoever died with the lock has it until the lease ends, wiped or not.
+    until("the lock is free", || cluster.api(1).json("activation/j")["lock"].is_null());
+    let set = ["activation", "set", "--journal", "j", "--coordinated", "--to", "3"];
+    let refused = leveretctl(&cluster.api(1), &set);
+    assert_eq!(refused.code, 65, "{refused:?}");
+    let forced = leveretctl(&cluster.api(1), &[&set[..], &["--force", "--confirm", "j"]].concat());
+    assert_eq!(forced.code, 0, "{forced:?}");
+    await_in_sync(&cluster, 1);
+}
+
+/// Runs `leveret` with a command that needs no node.
+fn leveret(arguments: &[&str]) -> String {
+    let output = Command::new(node::binary()).args(arguments).output().expect("it can be started");
+    let told = [&output.stdout[..], &output.stderr[..]].concat();
+    let told = String::from_utf8_lossy(&told).into_owned();
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+/// A data directory that was put back from somewhere is that of another node then; the copy in it may be
+/// old, and nobody takes it for something before an operator has decided.
+#[test]
+fn a_reincarnated_node_holds_its_copy_until_somebody_decides() {
+    let mut cluster = pair(Setup::new());
+    publish(&cluster, 0, "before");
+    for node in [1, 0] {
+        let other = 1 - node;
+        assert!(cluster.node(node).stop().success());
+        await_state(&cluster, other, &["active, alone"]);
+        let directory = cluster.node(node).directory.display().to_string();
+        let told = leveret(&["reincarnate", &directory]);
+        assert!(told.contains("The copy of journal 'j' is set aside, and held"), "{told}");
+        cluster.start(node);
+        await_state(&cluster, node, &["held"]);
+        let name = format!("n{node}");
+        let done =
+            leveretctl(&cluster.api(other), &["journal", "discard_copy", "j", "--node", &name]);
+        assert_eq!(done.code, 0, "{done:?}");
+        await_in_sync(&cluster, other);
+        publish(&cluster, node, &format!("with n{node}"));
+    }
+    cluster.kill(1);
+    await_active(&cluster, 0);
+    publish(&cluster, 0, "n0 alone");
+    let mut client = cluster.channel(0);
+    for text in ["before", "with n1", "with n0", "n0 alone"] {
+        assert_eq!(client.get_soon(1, "q").text(), text);
+    }
+}
+
+/// The majority of the metadata is gone for good with the other nodes: the journals of the survivor are
+/// held, and gone on with by one command.
+#[test]
+fn the_survivor_of_a_lost_majority_goes_on_with_its_journals() {
+    let mut cluster = pair(Setup::new().set("cluster.name", "shop"));
+    publish(&cluster, 0, "with both");
+    assert!(cluster.node(1).stop().success());
+    await_state(&cluster, 0, &["active, alone"]);
+    publish(&cluster, 0, "n0 alone");
+    for node in [0, 2] {
+        assert!(cluster.node(node).stop().success());
+    }
+    let arguments = cluster.node(0).command_line();
+    let mut recover = vec!["recover-metadata", "--from-this-node", "--confirm", "shop"];
+    recover.extend(arguments.iter().map(String::as_str));
+    let told = leveret(&recover);
+    assert!(told.contains("Journal 'j' with 1 queues is held until an operator goes on"), "{told}");
+    cluster.start(0);
+    await_state(&cluster, 0, &["held"]);
+    let adopt = ["journal", "adopt", "j", "--node", "n0"];
+    let adopted = leveretctl(&cluster.api(0), &adopt);
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    await_active(&cluster, 0);
+    publish(&cluster, 0, "the survivor");
+    let mut client = cluster.channel(0);
+    for text in ["with both", "n0 alone", "the survivor"] {
+        assert_eq!(client.get_soon(1, "q").text(), text);
+    }
+    drop(client);
+    // The others come in as new ones, and the journal gets a backup again.
+    for node in [1, 2] {
+        cluster.node(node).wipe();
+        cluster.run(node);
+    }
+    cluster.await_formed();
+    let paired = leveretctl(&cluster.api(0), &["journal", "set_backup", "j", "leveret@n1"]);
+    assert_eq!(paired.code, 0, "{paired:?}");
+    await_in_sync(&cluster, 0);
+    publish(&cluster, 1, "with both again");
+    cluster.kill(0);
+    await_active(&cluster, 1);
+    await_served(&cluster, 1, "leveret@n1");
+    await_text(&cluster, 1, "with both again");
+}
+
+/// How many copies are kept can be changed while the node runs.
+#[test]
+fn a_reload_says_how_many_old_copies_are_kept() {
+    let mut cluster = pair(Setup::new());
+    publish(&cluster, 0, "first");
+    cluster.kill(1);
+    cluster.node(1).configure("journal.max_saved_copies = 1\n");
+    await_state(&cluster, 0, &["active, alone"]);
+    cluster.start(1);
+    await_in_sync(&cluster, 0);
+    let journals = cluster.node(1).directory.join("journals");
+    let folder = fs::read_dir(journals).unwrap().next().unwrap().unwrap().path();
+    let saved = || fs::read_dir(folder.join("saved")).map_or(0, Iterator::count);
+    assert_eq!(saved(), 1);
+    cluster.node(1).configure("journal.max_saved_copies = 0\n");
+    cluster.node(1).reload();
+    until("it is read again", || {
+        cluster.node(1).log().contains("the configuration was read again")
+    });
+    assert_eq!(saved(), 1, "they go when the next copy is whole");
+    let remove = leveretctl(&cluster.api(0), &["journal", "remove_backup", "j"]);
+    assert_eq!(remove.code, 0, "{remove:?}");
+    await_state(&cluster, 0, &["active, alone"]);
+    publish(&cluster, 0, "second");
+    let set = leveretctl(&cluster.api(0), &["journal", "set_backup", "j", "leveret@n1"]);
+    assert_eq!(set.code, 0, "{set:?}");
+    await_in_sync(&cluster, 0);
+    until("none is kept", || saved() == 0);
 }

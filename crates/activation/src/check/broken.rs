@@ -112,6 +112,10 @@ fn inv_3_confirmed_is_everywhere() {
     Case::driver("the copy is not durable", Driver::UnsyncedCopy, from, wanted)
         .bounds(POWER)
         .check();
+    let wiped = "a wiped node counts as what it was";
+    Case::driver(wiped, Driver::WipedCounts, pair(), wanted)
+        .bounds(Bounds { wipes: 1, ..SMALL })
+        .check();
     let rule = Rule::Incarnation;
     Case::rule("ADR 0032: ages of another life count", rule, two_ages(), wanted)
         .bounds(Bounds { forces: 1, faults: 0, age_max: 4, operations: 2, ..SMALL })

@@ -3,7 +3,7 @@
 //! The numbers of states are pinned: a change of the rules that makes some of them unreachable, or
 //! others reachable, is seen.
 
-use crate::check::invariants::serves;
+use crate::check::invariants::{Invariant, serves};
 use crate::check::search::Search;
 use crate::check::world::{Bounds, World};
 
@@ -19,6 +19,8 @@ pub(super) const SMALL: Bounds = Bounds {
     orders: false,
     losses: 0,
     forces: 0,
+    wipes: 0,
+    lone: false,
 };
 
 fn check(name: &str, bounds: Bounds, wanted: usize) {
@@ -50,6 +52,22 @@ fn with_three_nodes() {
     check("three nodes", Bounds { nodes: 3, faults: 0, ..SMALL }, 339_951);
 }
 
+/// A node that was wiped counts as having nothing: as long as somebody else has what was confirmed all
+/// goes on, and if nobody has, what is old or empty is not served in its place.
+#[test]
+fn with_nodes_that_are_wiped() {
+    let bounds = Bounds { wipes: 1, power: true, pauses: 1, lag: true, ..SMALL };
+    check("a wiped node", bounds, 926_235);
+    let lone = Bounds { lone: true, ..bounds };
+    // Then a claim may have no holder any more.
+    for only in Invariant::ALL.into_iter().filter(|one| *one != Invariant::ClaimHasAHolder) {
+        let search = Search { only: Some(only), ..Search::new(lone) };
+        let found = search.run(&World::new(), |_| {});
+        assert!(found.violation.is_none(), "{only:?}: {:?}", found.violation);
+        assert_eq!(found.states, 966_510, "{only:?}");
+    }
+}
+
 /// More of everything: `make activation-check`. How many states there are at least is known from
 /// searches before registers had lives, which only added some.
 #[test]
@@ -77,6 +95,7 @@ fn somebody_can_always_serve() {
         ("power, orders", Bounds { power: true, orders: true, age_max: 4, ..SMALL }),
         ("late commands", Bounds { delay: true, operations: 0, age_max: 4, ..SMALL }),
         ("a pause", Bounds { pauses: 1, operations: 0, faults: 0, age_max: 4, ..SMALL }),
+        ("a wiped node", Bounds { wipes: 1, age_max: 4, ..SMALL }),
     ] {
         let search = Search { goal: Some(&goal), ..Search::new(bounds) };
         let found = search.run(&World::new(), |_| {});

@@ -128,7 +128,7 @@ fn claim_has_a_holder(world: &World) -> bool {
 /// What a node's disk is worth, whatever its process believes.
 pub(super) fn class_on_disk(world: &World, number: usize) -> Class {
     let Node { file, durable, .. } = world.nodes[number];
-    let own = Own { record: file, vacant: durable == 0, founder: number == 0 };
+    let own = Own { record: file, vacant: durable == 0, founder: world.is_founder(number) };
     classify(&own, &world.view())
 }
 

@@ -22,6 +22,8 @@ pub(super) const ALL: Bounds = Bounds {
     orders: true,
     losses: u8::MAX,
     forces: u8::MAX,
+    wipes: 0,
+    lone: false,
 };
 
 /// Goes some steps, each of which must be possible and keep the invariants.

@@ -1,6 +1,7 @@
 //! Everything that can happen next.
 
 use crate::age::Age;
+use crate::check::invariants::class_on_disk;
 use crate::check::world::{Bounds, Driver, Link, Node, Operations, Request, Swap, World};
 use crate::event::{Event, Timer};
 use crate::gate::Gate;
@@ -62,6 +63,8 @@ pub(super) enum Step {
     LoseQuorum(bool),
     /// An operator sets the register.
     Force(u64),
+    /// The disk of a node that is down is gone: another, empty one of its name takes its place.
+    Wipe(usize),
 }
 
 impl World {
@@ -99,6 +102,10 @@ impl World {
         let node = &self.nodes[number];
         let Some(machine) = &node.machine else {
             out.push(Step::Start(number));
+            let has = node.file != Record::NONE || node.file_unsynced.is_some() || node.all() != 0;
+            if self.wipes < bounds.wipes && has && (bounds.lone || self.is_spare(number)) {
+                out.push(Step::Wipe(number));
+            }
             return;
         };
         if self.faults < bounds.faults {
@@ -248,7 +255,7 @@ impl World {
     fn perform(&mut self, step: Step, driver: Driver) {
         match step {
             Step::Start(number) => {
-                let machine = self.nodes[number].started(number == 0);
+                let machine = self.nodes[number].started(self.is_founder(number));
                 self.nodes[number].machine = Some(machine);
                 self.nodes[number].found_worthless = false;
                 self.tell(number, Event::Start);
@@ -420,7 +427,28 @@ impl World {
                 self.incarnation = Incarnation(self.incarnation.0 + u64::from(again));
             }
             Step::Force(age) => self.force(age),
+            Step::Wipe(number) => {
+                self.wipes += 1;
+                let file = self.nodes[number].file;
+                self.nodes[number] = Node::BLANK;
+                if driver == Driver::WipedCounts {
+                    self.nodes[number].file = file;
+                }
+                if self.is_founder(number) {
+                    self.founder = None;
+                }
+            }
         }
+    }
+
+    /// Whether another copy has everything that was confirmed, and may come to serve.
+    fn is_spare(&self, number: usize) -> bool {
+        (0..self.nodes.len()).any(|other| {
+            other != number
+                && class_on_disk(self, other).is_candidate()
+                && self.nodes[other].file.standing != Standing::Empty
+                && self.confirmed & !self.nodes[other].durable == 0
+        })
     }
 
     fn read(&mut self, number: usize, value: Option<i64>) {

@@ -37,6 +37,10 @@ pub(super) struct Bounds {
     pub(super) losses: u8,
     /// How often an operator forces a value.
     pub(super) forces: u8,
+    /// How often a node that is down loses its disk, and comes back with nothing.
+    pub(super) wipes: u8,
+    /// Also one that alone has what was confirmed.
+    pub(super) lone: bool,
 }
 
 /// The contract of the driver and the service, each part of which can be broken.
@@ -60,6 +64,8 @@ pub(super) enum Driver {
     UnsyncedFile,
     /// Confirms are sent before the operation is durable here.
     UnsyncedConfirms,
+    /// A node that was wiped counts as having the copy that it had.
+    WipedCounts,
 }
 
 /// Everything there is.
@@ -82,6 +88,9 @@ pub(super) struct World {
     pub(super) pauses: u8,
     pub(super) losses: u8,
     pub(super) forces: u8,
+    pub(super) wipes: u8,
+    /// Who may serve the journal first.
+    pub(super) founder: Option<u8>,
 }
 
 /// A node: a process that may run, and a disk.
@@ -217,7 +226,14 @@ impl World {
             pauses: 0,
             losses: 0,
             forces: 0,
+            wipes: 0,
+            founder: Some(0),
         }
+    }
+
+    /// Whether a node may serve the journal first.
+    pub(super) fn is_founder(&self, number: usize) -> bool {
+        self.founder.map(usize::from) == Some(number)
     }
 
     /// What a read that cannot lag would answer.

@@ -237,6 +237,16 @@ fn failback() {
     refused.settings.allow_failback = false;
     assert_eq!(step(&mut refused, Event::ReplicaInSync), [Output::Gate(Gate::Replica)]);
     assert_eq!(step(&mut refused, Event::BackupAnnounced), []);
+
+    // It is taken back while the node waits, and counts for the next replica when it is given again.
+    let mut machine = active(preferred);
+    step(&mut machine, Event::ReplicaInSync);
+    machine.set_allow_failback(false);
+    machine.set_allow_failback(true);
+    assert_eq!(step(&mut machine, Event::BackupAnnounced), []);
+    let mut machine = active(preferred);
+    machine.set_allow_failback(false);
+    assert_eq!(step(&mut machine, Event::ReplicaInSync), [Output::Gate(Gate::Replica)]);
 }
 
 /// A failed write ends the node; the lock goes, so that another one can repair (CP-7).

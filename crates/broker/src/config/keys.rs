@@ -419,7 +419,14 @@ pub const KEYS: &[Key] = &[
         Kind::Flag,
         "false",
         "Whether the node that a journal on two nodes was made on gets it back by a clean hand-over when it is\n\
-         in sync again. What the active node says counts.",
+         in sync again. What the active node says counts, at the moment at which the other one is in sync.",
+    ),
+    key(
+        "journal.max_saved_copies",
+        Kind::Count { min: 0, max: 1000, unlimited: true },
+        "2",
+        "How many copies of a journal on two nodes that were replaced by newer ones are kept on this node, with\n\
+         their sequences; the oldest go when a new copy is whole. 0 keeps none.",
     ),
     key(
         "default_vhost",

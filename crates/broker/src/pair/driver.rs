@@ -37,6 +37,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use crate::config;
 use crate::pair::driver::handing::Declared;
 use crate::pair::folder::Found;
 use crate::pair::ground::News;
@@ -98,6 +99,8 @@ pub(crate) enum Input {
     HandOver(oneshot::Sender<HandedOver>),
     /// These copies are put aside now.
     Saved(Vec<SavedCopy>),
+    /// The configuration was read again.
+    Reloaded(config::Journal),
     /// Queues of journals, or their bindings, have changed.
     Redeclared,
     /// This was written down, or not.
@@ -161,6 +164,8 @@ pub(crate) struct Driver {
     asking: Option<Session>,
     /// The replica that the journal is handed over to.
     heir: Option<Session>,
+    /// The same, when only the lock is still to be given back.
+    passing: Option<Session>,
     timers: BTreeMap<Timer, u64>,
     /// Numbers timers.
     armed: u64,
@@ -221,6 +226,7 @@ impl Driver {
             before: own.record,
             asking: None,
             heir: None,
+            passing: None,
             timers: BTreeMap::new(),
             armed: 0,
             releasing: None,
@@ -332,6 +338,7 @@ impl Driver {
                 self.saved = saved;
                 self.report();
             }
+            Input::Reloaded(settings) => self.reloaded(settings),
             Input::Redeclared => self.declared.changed(),
             Input::Declared(done) => {
                 self.declared.writing = false;
@@ -366,6 +373,15 @@ impl Driver {
         self.after_step();
         for event in more {
             self.event(event);
+        }
+    }
+
+    fn reloaded(&mut self, settings: config::Journal) {
+        self.yard.settings = self.yard.settings.reloaded(settings);
+        self.limits.replica_timeout = millis(self.yard.settings.replica_timeout);
+        self.machine.set_allow_failback(self.yard.settings.allow_failback);
+        if let Some(stage) = &self.stage {
+            stage.ground.set_replica_timeout(self.limits.replica_timeout);
         }
     }
 

@@ -29,8 +29,6 @@ pub(crate) const STATE: &str = "activation";
 pub(crate) const DECLARATIONS: &str = "declarations";
 /// What operators have done, a line each.
 const AUDIT: &str = "activation.audit";
-/// How many replaced copies are kept.
-const SAVED_MAX: usize = 2;
 
 /// See the module head.
 #[derive(Debug)]
@@ -256,13 +254,15 @@ impl Folder {
         Ok(())
     }
 
-    /// A new copy is whole: of those that were replaced, the oldest go. Blocks.
+    /// A new copy is whole: of those that were replaced so many are kept (`None`: all), and the oldest
+    /// go. Blocks.
     ///
     /// # Errors
     /// What the file system says.
-    pub(crate) fn prune(&self) -> io::Result<()> {
+    pub(crate) fn prune(&self, most: Option<u64>) -> io::Result<()> {
+        let Some(most) = most else { return Ok(()) };
         let saved = self.saved()?;
-        let surplus = saved.len().saturating_sub(SAVED_MAX);
+        let surplus = saved.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
         for (_, path) in &saved[..surplus] {
             std::fs::remove_dir_all(path)?;
         }
@@ -347,7 +347,11 @@ mod tests {
         let syncing = Record { standing: Standing::Syncing, incarnation: None };
         folder.set_aside(&syncing, false).unwrap();
         assert_eq!(folder.saved().unwrap().len(), 4);
-        folder.prune().unwrap();
+        for more in [None, Some(9)] {
+            folder.prune(more).unwrap();
+            assert_eq!(folder.saved().unwrap().len(), 4);
+        }
+        folder.prune(Some(2)).unwrap();
         let saved = folder.saved().unwrap();
         let kept: Vec<_> =
             saved.iter().map(|(_, path)| path.file_name().unwrap().to_owned()).collect();
@@ -355,6 +359,8 @@ mod tests {
         let bytes = whole::peek(&RealDisk, &saved[1].1, STATE).unwrap().unwrap();
         assert_eq!(file::decode(JOURNAL, &bytes), Ok(record(4)));
         assert_eq!(std::fs::read(saved[1].1.join("data/segment")).unwrap(), b"4");
+        folder.prune(Some(0)).unwrap();
+        assert_eq!(folder.saved().unwrap(), []);
     }
 
     fn fill(folder: &Folder, text: &str) {

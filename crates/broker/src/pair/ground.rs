@@ -209,6 +209,11 @@ impl Ground {
         self.with_sender(Sender::closed);
     }
 
+    /// From now on a request may be unanswered for so long.
+    pub(crate) fn set_replica_timeout(self: &Arc<Self>, timeout: Millis) {
+        self.with_sender(|sender, _| sender.set_replica_timeout(timeout));
+    }
+
     /// Looks whether the replica is too slow.
     pub(crate) fn tick(self: &Arc<Self>) {
         self.with_sender(|sender, effects| sender.tick(clock::now(), effects));

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, oneshot};
 
+use crate::config;
 use crate::inbox::Inbox;
 use crate::pair::driver::{Amended, HandedOver, Input, Report};
 use crate::pair::line::Session;
@@ -35,6 +36,8 @@ struct Inner {
     /// Shards of journals that are open here.
     inboxes: BTreeMap<JournalUid, Arc<Inbox>>,
     reports: BTreeMap<JournalUid, Report>,
+    /// What the configuration said when it was read again.
+    settings: Option<config::Journal>,
 }
 
 impl Pairs {
@@ -57,7 +60,20 @@ impl Pairs {
 
     /// A journal has a driver now; what is for it goes there.
     pub(crate) fn enter(&self, journal: JournalUid, driver: UnboundedSender<Input>) {
-        self.inner.lock().drivers.insert(journal, driver);
+        let mut inner = self.inner.lock();
+        if let Some(settings) = inner.settings {
+            drop(driver.send(Input::Reloaded(settings)));
+        }
+        inner.drivers.insert(journal, driver);
+    }
+
+    /// The configuration was read again.
+    pub(crate) fn reload(&self, settings: config::Journal) {
+        let mut inner = self.inner.lock();
+        inner.settings = Some(settings);
+        for driver in inner.drivers.values() {
+            drop(driver.send(Input::Reloaded(settings)));
+        }
     }
 
     /// Its driver has ended.

@@ -49,6 +49,8 @@ use world::World;
 const BEGIN: u64 = 1_000_000;
 /// How long everything may take to serve again once nothing is wrong any more.
 const HEALING: Duration = Duration::from_secs(30);
+/// How long a hand-over to the preferred node may take.
+const SETTLING: Duration = Duration::from_secs(8);
 /// How long nothing may come of a queue that is drained then.
 const DRAINING: Duration = Duration::from_secs(30);
 
@@ -168,6 +170,20 @@ async fn script(world: Arc<World>) -> u64 {
         }
     }
     let healed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if plan.settings.allow_failback {
+        // The preferred node gets it back now, if another one has it.
+        tokio::time::sleep(SETTLING).await;
+        for queue in world.queues() {
+            let preferred = world.pair()[0];
+            if !clients::proves_to_serve(&world, preferred, queue, HEALING).await {
+                let how = world.book.lock().describe();
+                world.fail(format!("queue {queue} does not serve after a failback: {how}"));
+            }
+        }
+        if let Err(how) = world.book.lock().is_active(world.pair()[0]) {
+            world.fail(how);
+        }
+    }
     let over = async { while clients.join_next().await.is_some() {} };
     if tokio::time::timeout(Duration::from_secs(60), over).await.is_err() {
         world.fail(format!("clients wait for ever; {}", world.book.lock().describe()));
@@ -184,9 +200,9 @@ async fn script(world: Arc<World>) -> u64 {
 /// One node of the pair is missing: the others serve, or what they have says why they cannot.
 async fn without(world: &Arc<World>, away: NodeId, stopped: bool) {
     // The witness, or one of the metadata group's own.
-    let (Some(&node), Some(queue)) = (world.all().last(), world.queues().first().copied()) else {
-        return;
-    };
+    let pair = world.pair();
+    let witness = world.all().into_iter().rfind(|node| !pair.contains(node));
+    let (Some(node), Some(queue)) = (witness, world.queues().first().copied()) else { return };
     if clients::proves_to_serve(world, node, queue, HEALING).await {
         world.book.lock().tally.served_without += 1;
     } else if let Err(how) = world.judge_wait(away, stopped) {

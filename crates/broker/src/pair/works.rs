@@ -57,11 +57,12 @@ pub(crate) trait Shelf: fmt::Debug + Send + Sync + 'static {
     /// What the file system says.
     fn set_aside(&self, known: &Record, vacant: bool) -> io::Result<()>;
 
-    /// A new copy is whole: of those that were replaced, the oldest go.
+    /// A new copy is whole: of those that were replaced so many are kept (`None`: all), and the oldest
+    /// go.
     ///
     /// # Errors
     /// What the file system says.
-    fn prune(&self) -> io::Result<()>;
+    fn prune(&self, most: Option<u64>) -> io::Result<()>;
 
     /// Makes the copy the one to go on with, of this age in this life of the register; returns what was
     /// before, in words.
@@ -169,8 +170,8 @@ impl Shelf for Folder {
         Folder::set_aside(self, known, vacant)
     }
 
-    fn prune(&self) -> io::Result<()> {
-        Folder::prune(self)
+    fn prune(&self, most: Option<u64>) -> io::Result<()> {
+        Folder::prune(self, most)
     }
 
     fn adopt(&self, age: Age, incarnation: Incarnation) -> io::Result<String> {

@@ -162,6 +162,46 @@ impl State {
         }
     }
 
+    /// A node was wiped and has come back as another one of the same name: it takes the place of its
+    /// old self wherever there is another copy to go on from. It has nothing, and no copy of this kind
+    /// is ever served before it was copied.
+    ///
+    /// A journal whose only copy was wiped stays where it was: its new self would begin with nothing in
+    /// the place of what was confirmed.
+    pub(super) fn replace_copies_of(&mut self, old: NodeId, new: NodeId, out: &mut Outcome) {
+        let moves = |journal: &&Arc<Journal>| {
+            // Until it is paired the founder alone has anything.
+            let has_other = journal.backup.0 != 0 && (journal.paired || journal.backup == old);
+            journal.is_on(old) && has_other && !journal.is_on(new)
+        };
+        let journals: Vec<Arc<Journal>> = self.journals().filter(moves).map(Arc::clone).collect();
+        for journal in journals {
+            self.found_again(&journal, old, new, out);
+            let mut journal = Journal::clone(&journal);
+            if journal.node == old {
+                journal.node = new;
+            } else {
+                journal.backup = new;
+            }
+            // Whoever served last is gone, and it is not known which copy is the newest.
+            journal.served = journal.served.filter(|served| served.node != old.0);
+            self.put_journal(journal, out);
+        }
+    }
+
+    /// The founder of a journal was wiped before anybody served it: nothing was ever confirmed, so its
+    /// new self founds it, in another life of the register. A claim of the old one comes to nothing.
+    fn found_again(&mut self, journal: &Journal, old: NodeId, new: NodeId, out: &mut Outcome) {
+        let register = self.coordinated(&journal.uid).register;
+        let nobody_served = journal.term == 0
+            && register
+                .is_some_and(|known| known.founder == old.0 && (-1..=0).contains(&known.value));
+        if nobody_served {
+            // No node has the number of another one, so that no other life has this name.
+            self.put_new_register(&journal.uid, new, new.0, out);
+        }
+    }
+
     fn set_backup(&mut self, name: &Name, node: NodeId, out: &mut Outcome) -> Result<(), Refusal> {
         let journal = self.existing_journal(name)?;
         if journal.other_than(journal.home()) == Some(node) {

@@ -69,8 +69,24 @@ impl State {
         let told = same_start.map_or(0, |known| known.start);
         let start = starts.last().copied().unwrap_or(told);
         let node = Node { id, name, number, address, role, boot, start, zone, lost, maintenance };
+        let (keeps, name) = (node.keeps_queues(), Arc::clone(&node.name));
         self.insert_node(node, out);
+        if keeps {
+            self.replace_copies(&name, id, out);
+        }
         Ok(())
+    }
+
+    /// A node that was wiped has nothing of the journals that it had copies of, and is copied anew.
+    fn replace_copies(&mut self, name: &str, id: NodeId, out: &mut Outcome) {
+        let wiped: Vec<NodeId> = self
+            .nodes()
+            .filter(|node| node.lost && *node.name == *name)
+            .map(|node| node.id)
+            .collect();
+        for old in wiped {
+            self.replace_copies_of(old, id, out);
+        }
     }
 
     pub(super) fn set_maintenance(

@@ -115,6 +115,18 @@ fn a_slow_replica_is_lost() {
     assert_eq!(out.len(), 1);
 }
 
+/// A time-out that is set while a request waits counts for it.
+#[test]
+fn the_time_out_can_change() {
+    let mut sender = sent();
+    sender.batch(Millis(1000), 1, bytes(), &mut Vec::new());
+    sender.set_replica_timeout(Millis(500));
+    assert_eq!(sender.deadline(), Some(Millis(1500)));
+    let mut out = Vec::new();
+    sender.tick(Millis(1500), &mut out);
+    assert_eq!(out, [Effect::Lost(Loss::TooSlow)]);
+}
+
 #[test]
 fn senseless_answers_end_it() {
     let lost = [Effect::Lost(Loss::Senseless)];

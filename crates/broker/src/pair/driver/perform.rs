@@ -19,6 +19,10 @@ use crate::pair::{aside, clock};
 /// How soon it is said again that this node serves, if nobody answers.
 const SERVE_AGAIN: Duration = Duration::from_millis(50);
 
+/// How long the replica that the journal is handed over to is not told so, while nobody answers that
+/// the lock is free.
+const HEIR_WAIT: Duration = Duration::from_millis(200);
+
 impl Driver {
     pub(super) fn perform(&mut self, output: Output, more: &mut Vec<Event>) {
         match output {
@@ -30,7 +34,22 @@ impl Driver {
             Output::Release(token) => {
                 self.lease = None;
                 let quorum = Arc::clone(&self.quorum);
-                self.releasing = Some(aside::spawn(async move { quorum.give_back(token).await }));
+                let word = self.passing.take().map(|session| {
+                    let handed = session.downward(&Downward::HandedOver);
+                    (Arc::clone(&self.line), session.with, handed)
+                });
+                self.releasing = Some(aside::spawn(async move {
+                    let mut given = std::pin::pin!(quorum.give_back(token));
+                    let mut is_given = false;
+                    if let Some((line, to, handed)) = word {
+                        // Told before, it would ask for a lock that is not free, and wait.
+                        is_given = tokio::time::timeout(HEIR_WAIT, &mut given).await.is_ok();
+                        line.send(to, handed);
+                    }
+                    if !is_given {
+                        given.await;
+                    }
+                }));
             }
             Output::Swap { from, to, incarnation, token } => {
                 let quorum = Arc::clone(&self.quorum);
@@ -64,10 +83,9 @@ impl Driver {
             Output::DropReplica => self.with_ground(|ground| ground.drop_replica()),
             Output::SendStopCalled => self.with_ground(Ground::stop_called),
             Output::SendHandOver => {
-                if let Some(session) = self.heir.take() {
-                    self.line.send(session.with, session.downward(&Downward::HandedOver));
-                    self.counts.hand_overs += 1;
-                }
+                // It hears so when the lock is given back.
+                self.passing = self.heir.take();
+                self.counts.hand_overs += u64::from(self.passing.is_some());
             }
             Output::Seek => self.seek(more),
             Output::Copy => self.empty(),

@@ -161,9 +161,9 @@ impl Driver {
     /// The new copy is whole: of the old ones the oldest go.
     pub(super) fn prune(&self) {
         let (folder, name) = (Arc::clone(&self.folder), self.name.clone());
-        let sender = self.sender.clone();
+        let (sender, most) = (self.sender.clone(), self.yard.settings.max_saved_copies);
         aside::blocking(move || {
-            if let Err(error) = folder.prune() {
+            if let Err(error) = folder.prune(most) {
                 tracing::warn!(journal = %name, %error, "cannot remove an old copy");
             }
             if let Ok(saved) = folder.saved_copies() {

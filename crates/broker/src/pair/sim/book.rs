@@ -23,7 +23,7 @@ use model::id::{NodeId, QueueId};
 use model::message::Message;
 use replication::confirms::Released;
 
-use super::world::{PAIR, UID, World};
+use super::world::{UID, World};
 use crate::pair::clock;
 use crate::pair::hold::Hold;
 use crate::replicated::numbered::Sender;
@@ -117,6 +117,10 @@ pub(super) struct Tally {
     pub(super) stops: u64,
     pub(super) pauses: u64,
     pub(super) disk_errors: u64,
+    /// Nodes that lost their disks and came back as others.
+    pub(super) wipes: u64,
+    /// Journals that were handed over by a node that went on: the preferred one was back.
+    pub(super) failbacks: u64,
     pub(super) cuts: u64,
     pub(super) elections: u64,
     /// With a node missing, the others served.
@@ -156,6 +160,8 @@ impl Tally {
             stops,
             pauses,
             disk_errors,
+            wipes,
+            failbacks,
             cuts,
             elections,
             served_without,
@@ -174,6 +180,8 @@ pub(super) struct Book {
     fates: BTreeMap<Name, Fate>,
     copies: BTreeMap<NodeId, Copy>,
     register: Option<Register>,
+    /// The life of the register.
+    life: Option<u64>,
     holder: Option<u64>,
     views: BTreeMap<NodeId, View>,
     /// What stands at positions of a ground.
@@ -207,6 +215,30 @@ impl Book {
     pub(super) fn published(&mut self, name: Name, queue: QueueId) {
         self.tally.published += 1;
         self.fates.insert(name, Fate { queue: queue.0, ..Fate::default() });
+    }
+
+    /// The disk of a node is gone.
+    pub(super) fn wiped(&mut self, node: NodeId) {
+        self.tally.wipes += 1;
+        self.copies.remove(&node);
+    }
+
+    /// Whether another copy than that of this node may come to serve.
+    pub(super) fn can_spare(&self, node: NodeId) -> bool {
+        let may = |copy: &Copy| may_serve(age_of(copy.record.as_ref()), self.register);
+        self.copies.iter().any(|(other, copy)| *other != node && may(copy))
+    }
+
+    /// Whether a node serves, and if not, how it is.
+    pub(super) fn is_active(&self, node: NodeId) -> Result<(), String> {
+        let is_active = |view: &View| {
+            matches!(view.phase, Phase::Active { .. } | Phase::Single { serving: true })
+        };
+        if self.views.get(&node).is_some_and(is_active) {
+            Ok(())
+        } else {
+            Err(format!("the preferred node {node} did not get it back: {}", self.describe()))
+        }
     }
 
     /// A client accepts a message.
@@ -392,6 +424,8 @@ impl World {
             if before != Some(phase) {
                 (begins, was) = (Some(phase), before);
                 book.count_repair(before, phase);
+                let given = matches!(phase, Phase::Succeeding { .. });
+                book.tally.failbacks += u64::from(given);
             }
             let view = View {
                 me,
@@ -491,7 +525,7 @@ impl World {
     pub(super) fn on_register(&self, state: &State) {
         let reading = state.coordinated(UID);
         let register = reading.register.and_then(|known| Register::from_signed(known.value));
-        let holder = reading.holder;
+        let (holder, life) = (reading.holder, reading.register.map(|known| known.incarnation));
         let mut changed = false;
         self.judge(|book| {
             book.holder = holder;
@@ -500,6 +534,10 @@ impl World {
                 return Ok(());
             }
             changed = true;
+            // The founder was wiped before anybody served.
+            let begins_anew = std::mem::replace(&mut book.life, life) != life
+                && register == Some(Register::Committed(Age::ZERO))
+                && before.is_some_and(|before| before.age().get() <= 1);
             let goes = match (before, register) {
                 (None, Some(Register::Committed(age))) => age == Age::ZERO,
                 (Some(Register::Committed(from)), Some(Register::Claimed(to))) => to == from.next(),
@@ -507,7 +545,7 @@ impl World {
                 _ => false,
             };
             book.tally.ages += u64::from(matches!(register, Some(Register::Committed(_))));
-            if !goes {
+            if !goes && !begins_anew {
                 return Err(format!("INV-4: the register went from {before:?} to {register:?}"));
             }
             book.look()
@@ -570,7 +608,7 @@ impl World {
         let here = book.copies.iter().any(|(node, copy)| *node != away && may(copy));
         // Nobody but the founder has ever had anything.
         let is_new = register.is_none_or(|register| register.age() == Age::ZERO);
-        if is_new && away == PAIR[0] {
+        if is_new && away == self.pair()[0] {
             book.tally.waited_for_founder += 1;
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! What goes wrong.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use journal::sim::Fault;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use super::disk::Speed;
 use super::trap::Trap;
-use super::world::{Death, NAME, PAIR, World};
+use super::world::{Death, NAME, World};
 use crate::replicated::sim::rng::Rng;
 
 /// Does harm until the time is over, then mends everything; gives the node that stays away, and
@@ -28,6 +29,7 @@ pub(super) async fn storm(world: Arc<World>, mut rng: Rng) -> Option<(NodeId, bo
         harm(&world, &mut rng);
     }
     world.traps.lock().clear();
+    world.calm.store(true, Ordering::Relaxed);
     world.say(|| "the storm is over".into());
     world.trace(3, &[]);
     while !is_paired {
@@ -36,7 +38,7 @@ pub(super) async fn storm(world: Arc<World>, mut rng: Rng) -> Option<(NodeId, bo
     }
     let mut away = None;
     if plan.away {
-        let victim = *rng.pick(&PAIR).expect("there are two");
+        let victim = *rng.pick(&world.pair()).expect("there are two");
         *world.away.lock() = Some(victim);
         let good = rng.chance(40) && stop(&world, victim).await;
         world.end_node(victim, if rng.chance(50) { Death::Kill } else { Death::Power });
@@ -46,7 +48,7 @@ pub(super) async fn storm(world: Arc<World>, mut rng: Rng) -> Option<(NodeId, bo
     for node in world.alive() {
         node.thaw();
     }
-    for drive in world.drives.values() {
+    for drive in world.drives() {
         drive.disk.heal();
         drive.set_speed(plan.disk);
     }
@@ -66,7 +68,7 @@ fn set_backup(world: &Arc<World>, rng: &mut Rng) -> bool {
     world.say(|| "the journal gets a backup".into());
     node.topology.order(Command::ChangeJournal(JournalChange::SetBackup {
         name: NAME.into(),
-        node: PAIR[1].0,
+        node: world.pair()[1].0,
     }));
     true
 }
@@ -92,14 +94,14 @@ async fn stop(world: &Arc<World>, id: NodeId) -> bool {
 }
 
 fn harm(world: &Arc<World>, rng: &mut Rng) {
-    let all = world.all();
+    let (all, pair) = (world.all(), world.pair());
     // The pair is what this is about.
-    let victims = if rng.chance(75) { &PAIR[..] } else { &all[..] };
+    let victims = if rng.chance(75) { &pair[..] } else { &all[..] };
     let one = *rng.pick(victims).expect("there are some");
     let other = *rng.pick(&all).expect("there are some");
     let kind = match world.plan.trap {
         Some(_) if rng.chance(60) => 18,
-        _ => rng.below(19),
+        _ => rng.below(20),
     };
     match kind {
         0..=2 => {
@@ -112,20 +114,20 @@ fn harm(world: &Arc<World>, rng: &mut Rng) {
             }
         }
         3 => {
-            for node in PAIR {
+            for node in pair {
                 end(world, rng, node, Death::Power);
             }
         }
         // One way, then both, between any two.
         4 if one != other => cut(world, rng, &[(one, other)]),
         5 if one != other => cut(world, rng, &[(one, other), (other, one)]),
-        6 => cut(world, rng, &[(PAIR[0], PAIR[1]), (PAIR[1], PAIR[0])]),
+        6 => cut(world, rng, &[(pair[0], pair[1]), (pair[1], pair[0])]),
         // A node of the pair and the metadata group.
         7 => {
             let (voters, _) = world.voters_and_others();
             let paths: Vec<_> = voters
                 .into_iter()
-                .filter(|voter| !PAIR.contains(voter))
+                .filter(|voter| !pair.contains(voter))
                 .flat_map(|voter| [(one, voter), (voter, one)])
                 .filter(|(from, to)| from != to)
                 .collect();
@@ -143,7 +145,7 @@ fn harm(world: &Arc<World>, rng: &mut Rng) {
             let mut paths = Vec::new();
             for from in &voters {
                 for to in &voters {
-                    let of_pair = PAIR.contains(from) && PAIR.contains(to);
+                    let of_pair = pair.contains(from) && pair.contains(to);
                     if from != to && !of_pair {
                         paths.push((*from, *to));
                     }
@@ -158,7 +160,7 @@ fn harm(world: &Arc<World>, rng: &mut Rng) {
         10 if one != other => world.reset(one, other),
         11 | 12 => pause(world, rng, one),
         13 => {
-            let drive = Arc::clone(&world.drives[&one]);
+            let drive = world.drive(one);
             let speed = *rng
                 .pick(&[Speed { least: 20, most: 200 }, Speed { least: 500, most: 4_000 }])
                 .expect("there are two");
@@ -167,7 +169,8 @@ fn harm(world: &Arc<World>, rng: &mut Rng) {
             later(world, rng.millis(100, 4_000), move |_| drive.set_speed(usual));
         }
         14 => {
-            let disk = &world.drives[&one].disk;
+            let drive = world.drive(one);
+            let disk = &drive.disk;
             let fault = if rng.chance(50) { Fault::Broken } else { Fault::Gone };
             disk.fail_at(disk.steps() + rng.below(30), fault);
             world.say(|| format!("the disk of node {one} will fail"));
@@ -191,8 +194,19 @@ fn harm(world: &Arc<World>, rng: &mut Rng) {
             world.say(|| format!("{trap:?} waits"));
             world.traps.lock().push(trap);
         }
+        19 if world.plan.wipes && pair.contains(&one) => wipe(world, rng, one),
         _ => {}
     }
+}
+
+/// A node loses its disk, and comes back as another one.
+fn wipe(world: &Arc<World>, rng: &mut Rng, node: NodeId) {
+    world.end_node(node, Death::Power);
+    // What it has asked the group for is done, or lost, when it is looked whether it can be spared.
+    later(world, rng.millis(500, 4_000), move |world| {
+        world.wipe(node);
+        world.boot(node);
+    });
 }
 
 pub(super) fn end(world: &Arc<World>, rng: &mut Rng, node: NodeId, how: Death) {

@@ -178,7 +178,7 @@ impl Shelf for Folder {
         disk.sync_dir(&data)
     }
 
-    fn prune(&self) -> io::Result<()> {
+    fn prune(&self, _: Option<u64>) -> io::Result<()> {
         Ok(())
     }
 

@@ -46,6 +46,11 @@ impl Group {
         }
     }
 
+    /// Whether something waits to be decided.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     fn commit(&mut self, payload: Bytes) {
         let index = self.log.len() as u64 + 1;
         let entry = Committed { index, term: self.term, position: Seq(index), payload };

@@ -224,6 +224,11 @@ impl Node {
         tokio::spawn(Arc::clone(world).mind(Arc::clone(self)));
     }
 
+    /// The metadata group has other members.
+    pub(super) fn members_changed(&self, voters: Vec<NodeId>, learners: Vec<NodeId>) {
+        self.proposer.members_changed(voters, learners);
+    }
+
     /// How far it has applied the group's log.
     pub(super) fn applied(&self) -> u64 {
         self.applied.load(Ordering::Acquire)

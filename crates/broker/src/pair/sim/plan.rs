@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub(super) calm: u64,
     /// All nodes may lose power at once.
     pub(super) blackouts: bool,
+    /// Nodes of the pair lose their disks for good, and come back as others.
+    pub(super) wipes: bool,
     /// One node of the pair comes back later than everything else.
     pub(super) away: bool,
     pub(super) disk: Speed,
@@ -68,7 +70,8 @@ impl Plan {
             write_delay: Duration::from_millis(2),
             lease: Duration::from_millis(one(&[500, 1_000, 2_000])),
             replica_timeout: Duration::from_millis(one(&[300, 1_000, 3_000])),
-            allow_failback: false,
+            allow_failback: one(&[0, 1]) == 1,
+            max_saved_copies: Some(2),
         };
         Self {
             seed,
@@ -81,6 +84,7 @@ impl Plan {
             calm: one(&[300, 1_000, 3_000]),
             blackouts: one(&[0, 0, 1]) == 1,
             away: one(&[0, 0, 1]) == 1,
+            wipes: one(&[0, 1]) == 1,
             disk: Speed { least: 0, most: one(&[0, 2, 2, 10]) },
             pace: Pace { slow: one(&[5, 30, 80]), most: one(&[1, 4, 30]) },
             slow: one(&[0, 2, 20]),

@@ -30,7 +30,7 @@ fn an_acknowledgement_of_what_was_lost_settles_nothing_else() {
         let mut consumer = Connection::new(Arc::clone(&witness));
         let id = witness.consumer();
         assert_eq!(consumer.consume(queue, id, 10).await, Some(Consumed::Done));
-        for drive in world.drives.values() {
+        for drive in world.drives() {
             drive.set_speed(Speed { least: 60_000, most: 60_000 });
         }
         let lost = Connection::new(world.node(PAIR[1]).expect("it is there"));
@@ -39,7 +39,7 @@ fn an_acknowledgement_of_what_was_lost_settles_nothing_else() {
         for node in PAIR {
             world.end_node(node, Death::Power);
         }
-        for drive in world.drives.values() {
+        for drive in world.drives() {
             drive.set_speed(Speed { least: 1, most: 1 });
         }
         for node in PAIR {

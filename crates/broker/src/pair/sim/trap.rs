@@ -6,7 +6,7 @@ use std::sync::Arc;
 use activation::machine::{Mode, Passive, Phase, Step, Then, Why};
 
 use super::chaos;
-use super::world::{Death, PAIR, World};
+use super::world::{Death, World};
 use crate::replicated::numbered::Sender;
 use crate::replicated::sim::rng::Rng;
 
@@ -139,7 +139,7 @@ impl Trap {
 impl World {
     /// A node has come somewhere.
     pub(super) fn spring(&self, me: Sender, before: Option<Phase>, phase: Phase) {
-        if !PAIR.contains(&me.node) {
+        if !self.pair().contains(&me.node) {
             return;
         }
         let sprung = {

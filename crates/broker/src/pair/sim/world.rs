@@ -1,6 +1,7 @@
 //! Everything that a run consists of.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use journal::journal::Journal;
@@ -34,8 +35,11 @@ pub(super) const UID: &str = "0123456789abcdef0123456789abcdef";
 /// Its name.
 pub(super) const NAME: &str = "orders";
 
-/// The two nodes of the pair.
+/// The two nodes of the pair, as long as none was wiped: then it is another one, of another number.
 pub(super) const PAIR: [NodeId; 2] = [NodeId(1), NodeId(2)];
+
+/// A node that was wiped has a number that is higher by so much.
+const WIPED: u64 = 100;
 
 /// How a node ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,10 +68,14 @@ pub(super) struct World {
     pub(super) group: Mutex<Group>,
     /// A journal for those who need one and write nothing.
     pub(super) idle: Arc<Journal>,
-    pub(super) drives: BTreeMap<NodeId, Arc<Drive>>,
+    drives: Mutex<BTreeMap<NodeId, Arc<Drive>>>,
+    /// The pair as it is now: the node that the journal was made on, or what has become of it, first.
+    pair: Mutex<[NodeId; 2]>,
     nodes: Mutex<BTreeMap<NodeId, Arc<Node>>>,
     graves: Mutex<BTreeMap<NodeId, Grave>>,
     pub(super) traps: Mutex<Vec<Trap>>,
+    /// Nothing more goes wrong.
+    pub(super) calm: AtomicBool,
     /// A node that nobody starts.
     pub(super) away: Mutex<Option<NodeId>>,
     /// Raised when something changes that others wait for.
@@ -103,10 +111,12 @@ impl World {
             book: Mutex::new(Book::default()),
             group: Mutex::new(group),
             idle,
-            drives,
+            drives: Mutex::new(drives),
+            pair: Mutex::new(PAIR),
             nodes: Mutex::default(),
             graves: Mutex::new(graves),
             traps: Mutex::default(),
+            calm: AtomicBool::new(false),
             away: Mutex::default(),
             changed: watch::Sender::new(0),
             trace: Mutex::new(plan.seed),
@@ -170,8 +180,24 @@ impl World {
         commands.map(|command| command.encode()).collect()
     }
 
+    /// One that was wiped keeps its name.
     pub(super) fn node_name(node: NodeId) -> String {
-        format!("node-{node}")
+        format!("node-{}", node.0 % WIPED)
+    }
+
+    /// The pair, as it is now.
+    pub(super) fn pair(&self) -> [NodeId; 2] {
+        *self.pair.lock()
+    }
+
+    /// The drive of a node.
+    pub(super) fn drive(&self, node: NodeId) -> Arc<Drive> {
+        Arc::clone(&self.drives.lock()[&node])
+    }
+
+    /// All of them.
+    pub(super) fn drives(&self) -> Vec<Arc<Drive>> {
+        self.drives.lock().values().map(Arc::clone).collect()
     }
 
     /// Notes that something happened; the order and time of all of it are the run's trace.
@@ -225,12 +251,13 @@ impl World {
     }
 
     pub(super) fn all(&self) -> Vec<NodeId> {
-        self.drives.keys().copied().collect()
+        self.drives.lock().keys().copied().collect()
     }
 
     /// Who votes in the metadata group, and who only follows.
     pub(super) fn voters_and_others(&self) -> (Vec<NodeId>, Vec<NodeId>) {
-        self.all().into_iter().partition(|node| !self.plan.apart || !PAIR.contains(node))
+        let pair = self.pair();
+        self.all().into_iter().partition(|node| !self.plan.apart || !pair.contains(node))
     }
 
     /// Nodes that are there, in order.
@@ -254,7 +281,7 @@ impl World {
         let Some(Grave { boot, applied }) = self.graves.lock().remove(&id) else { return };
         self.trace(1, &[id.0, boot]);
         self.say(|| format!("node {id} starts"));
-        let drive = Arc::clone(&self.drives[&id]);
+        let drive = self.drive(id);
         drive.disk.heal();
         let node = Node::start(self, Sender { node: id, boot }, drive, applied);
         self.nodes.lock().insert(id, node);
@@ -269,7 +296,8 @@ impl World {
         node.owner.kill();
         node.dead.send_replace(true);
         self.on_death(node.me);
-        let disk = &self.drives[&id].disk;
+        let drive = self.drive(id);
+        let disk = &drive.disk;
         match how {
             Death::Kill => disk.kill(),
             Death::Power => disk.crash(),
@@ -281,6 +309,60 @@ impl World {
             Grave { boot: node.me.boot + 1, applied: node.applied().saturating_sub(lag).max(1) };
         self.graves.lock().insert(id, grave);
         self.touch();
+    }
+
+    /// A node of the pair that is down gets an empty disk, and is another node of the same name from
+    /// then on. Not if nobody else has what was confirmed: then no rule helps.
+    pub(super) fn wipe(self: &Arc<Self>, id: NodeId) {
+        let mut graves = self.graves.lock();
+        let Some(slot) = self.pair().iter().position(|node| *node == id) else { return };
+        if !graves.contains_key(&id)
+            || self.calm.load(Ordering::Relaxed)
+            || *self.away.lock() == Some(id)
+            || !self.is_spare(id)
+        {
+            return;
+        }
+        let new = NodeId(id.0 + WIPED);
+        self.say(|| format!("node {id} was wiped, and is {new} now"));
+        self.trace(4, &[id.0, new.0]);
+        graves.remove(&id);
+        graves.insert(new, Grave { boot: 1, applied: 1 });
+        drop(graves);
+        let (drive, mut links) = {
+            let mut rng = self.rng.lock();
+            (Drive::new(new, rng.fork(), self.plan.disk), rng.fork())
+        };
+        {
+            let mut drives = self.drives.lock();
+            drives.remove(&id);
+            drives.insert(new, drive);
+        }
+        self.pair.lock()[slot] = new;
+        self.book.lock().wiped(id);
+        let (voters, others) = self.voters_and_others();
+        for node in self.alive() {
+            node.members_changed(voters.clone(), others.clone());
+        }
+        for other in self.all().into_iter().filter(|other| *other != new) {
+            let (one, other) = (new.min(other), new.max(other));
+            tokio::spawn(Arc::clone(self).keep(one, other, links.fork()));
+        }
+        self.boot(new);
+    }
+
+    /// Whether everything goes on without what a node has on its disk.
+    fn is_spare(&self, id: NodeId) -> bool {
+        let group = self.group.lock();
+        // What it has asked for is done or will never be.
+        let is_quiet = !group.has_pending();
+        let state = group.truth.state();
+        drop(group);
+        let Some(journal) = state.journal(NAME) else { return false };
+        let nothing_yet = journal.term == 0
+            && state.coordinated(UID).register.is_some_and(|register| register.value <= 0);
+        let had_nothing = !journal.paired && journal.node != id;
+        is_quiet && (nothing_yet || had_nothing || self.book.lock().can_spare(id))
     }
 
     /// Restarts a node whose disk has failed, as its operator would.

@@ -270,3 +270,111 @@ fn a_forgotten_node_leaves_its_journals_to_the_other_one() {
     state.apply(Command::ForgetNode { id: B }).unwrap();
     assert!(state.journal("pair").is_none() && state.coordinated(UID).register.is_none());
 }
+
+fn node(id: u64, name: &str, role: NodeRole) -> Command {
+    let (name, address) = (name.into(), "x:1".to_owned());
+    Command::PutNode(PutNode { id, name, address, role, boot: 1, zone: None, starts: Vec::new() })
+}
+
+fn set(state: &mut State, token: u64, expected: i64, new: i64) {
+    let incarnation = state.coordinated(UID).register.unwrap().incarnation;
+    let id = UID.into();
+    let swap = Coordination::CompareAndSet { id, incarnation, expected, new, token };
+    let answer = state.apply(Command::Coordinate(swap)).unwrap().answer;
+    assert_eq!(answer, Some(Answer::Set { incarnation }));
+}
+
+/// The node that was wiped has another incarnation, so that nothing that counts the old copy counts the
+/// new one; the register stays what it is.
+#[test]
+fn a_wiped_node_is_copied_anew() {
+    const A2: u64 = 17;
+    const B2: u64 = 18;
+    let mut state = three();
+    state.apply(create("orders", UID, A, B)).unwrap();
+    let token = lock(&mut state, A, 1);
+    set(&mut state, token, 0, -1);
+    set(&mut state, token, -1, 1);
+    state.apply(serve(A, token)).unwrap();
+    let outcome = state.apply(node(B2, "b", NodeRole::Full)).unwrap();
+    assert_eq!(outcome.journals_changed, ["orders".into()]);
+    let journal = state.journal("orders").unwrap();
+    assert_eq!((journal.node, journal.backup), (NodeId(A), NodeId(B2)));
+    assert_eq!(journal.served, Some(Served { node: A, boot: 1 }));
+    assert!(!journal.is_on(NodeId(B)));
+    // The old one is refused, should it still be somewhere.
+    assert!(state.refused(serve(B, token)).text.contains("has no copy"));
+
+    // The active one is wiped: nobody serves until the other one does.
+    state.apply(node(A2, "a", NodeRole::Full)).unwrap();
+    let journal = state.journal("orders").unwrap();
+    assert_eq!((journal.node, journal.backup, journal.served), (NodeId(A2), NodeId(B2), None));
+    let known = state.coordinated(UID);
+    // Its lock lasts until the lease has ended, as that of any node that is silent.
+    assert_eq!(known.holder, Some(token));
+    let register = known.register.unwrap();
+    assert_eq!((register.value, register.founder, register.incarnation), (1, A, 5));
+    let name = "orders".into();
+    let refusal = state.refused(change(JournalChange::RemoveBackup { name }));
+    assert!(refusal.text.contains("not known which"), "{refusal}");
+    // Another start of it changes nothing.
+    let again = state.apply(node(A2, "a", NodeRole::Full)).unwrap();
+    assert!(again.journals_changed.is_empty());
+}
+
+#[test]
+fn what_only_a_wiped_node_had_is_not_begun_anew() {
+    // One node, and two of which the backup has got nothing yet.
+    for backup in [0, B] {
+        let mut state = three();
+        state.apply(create("orders", UID, A, 0)).unwrap();
+        if backup != 0 {
+            let set = JournalChange::SetBackup { name: "orders".into(), node: backup };
+            state.apply(change(set)).unwrap();
+        }
+        state.apply(serve(A, 0)).unwrap();
+        let outcome = state.apply(node(17, "a", NodeRole::Full)).unwrap();
+        assert!(outcome.journals_changed.is_empty());
+        assert_eq!(state.journal("orders").unwrap().node, NodeId(A));
+        // The one that has got nothing can be wiped as often as one likes.
+        state.apply(node(18, "b", NodeRole::Full)).unwrap();
+        let known = state.journal("orders").unwrap();
+        assert_eq!(known.backup, NodeId(if backup == 0 { 0 } else { 18 }));
+    }
+    // Under its name there is a node now that keeps nothing.
+    let mut state = three();
+    state.apply(create("orders", UID, A, B)).unwrap();
+    state.apply(node(18, "b", NodeRole::Witness)).unwrap();
+    assert!(state.journal("orders").unwrap().is_on(NodeId(B)));
+}
+
+#[test]
+fn a_founder_that_is_wiped_before_anybody_served_founds_anew() {
+    for claimed in [false, true] {
+        let mut state = three();
+        state.apply(create("orders", UID, A, B)).unwrap();
+        let token = lock(&mut state, A, 1);
+        if claimed {
+            set(&mut state, token, 0, -1);
+        }
+        state.apply(node(17, "a", NodeRole::Full)).unwrap();
+        let register = state.coordinated(UID).register.unwrap();
+        assert_eq!((register.value, register.founder), (0, 17));
+        // What the old one still has on its way is about another life.
+        let id = UID.into();
+        let late = Coordination::CompareAndSet { id, incarnation: 5, expected: 0, new: -1, token };
+        let answer = state.apply(Command::Coordinate(late)).unwrap().answer;
+        assert!(matches!(answer, Some(Answer::NotSet { .. })), "{answer:?}");
+    }
+    // It was served on one node before it was paired: there was something, and it is gone.
+    let mut state = three();
+    state.apply(create("orders", UID, A, 0)).unwrap();
+    state.apply(serve(A, 0)).unwrap();
+    let set = JournalChange::SetBackup { name: "orders".into(), node: B };
+    state.apply(change(set)).unwrap();
+    let pair = JournalChange::Pair { uid: UID.into(), founder: A, incarnation: 5 };
+    state.apply(change(pair)).unwrap();
+    state.apply(node(17, "a", NodeRole::Full)).unwrap();
+    let register = state.coordinated(UID).register.unwrap();
+    assert_eq!((register.founder, register.incarnation), (A, 5));
+}

@@ -55,13 +55,14 @@ fn main() -> ExitCode {
         "B6" => vec![past_one::measure(argument.unwrap_or(5))],
         "B7" => vec![rolling::measure(argument.unwrap_or(3))],
         "J5" => pairs::measure(argument.unwrap_or(100)),
+        "J6" => vec![pairs::cost(argument.unwrap_or(20))],
         "M4" => membership::wiped(argument.unwrap_or(10_000)),
         "M5" => membership::forgotten(argument.unwrap_or(1000)),
         "M9" => no_op_pass::measure(argument.unwrap_or(10_000)),
         "restarts" => vec![restarts::measure(argument.unwrap_or(300))],
         _ => {
             eprintln!(
-                "acceptance A4|A5|A6|A8|B2|B3|B5|B6|B7|J5|M4|M5|M9|restarts [ARGUMENT]; see tests/e2e/README.md"
+                "acceptance A4|A5|A6|A8|B2|B3|B5|B6|B7|J5|J6|M4|M5|M9|restarts [ARGUMENT]; see tests/e2e/README.md"
             );
             return ExitCode::from(64);
         }
