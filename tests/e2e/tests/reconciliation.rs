@@ -395,15 +395,16 @@ fn leaders_that_move_during_a_pass_leave_no_queue_behind() {
     let done = |cluster: &Cluster| sum(cluster, |node| node["done"]["replace"].as_u64());
     let total = queues.len() as u64 + 1;
     until_some_for(WHOLE, "the pass has begun", || (done(&cluster) >= 3).then_some(()));
-    // All leaders go to the next node, which goes on, and some of them back again.
+    // All leaders go to other nodes, which go on, and some of them back again.
     let drained = cluster.api(1).post("nodes/leveret%40n0/drain", &json!({}));
     assert_eq!(drained.status, 200, "{}", drained.text());
     let then = done(&cluster);
     assert!(then < total, "the pass was over before the leaders had moved");
-    let by = |node: &Value, name: &str| (node["node"] == name).then(|| node["queues"].as_u64())?;
-    until_equal("the next node looks after them", &total, || {
-        sum(&cluster, |node| by(node, "leveret@n1"))
-    });
+    let led = |by_drained: bool| {
+        let is_it = move |node: &Value| (node["node"] == "leveret@n0") == by_drained;
+        sum(&cluster, |node| is_it(node).then(|| node["queues"].as_u64())?)
+    };
+    until_equal("the others look after them", &(0, total), || (led(true), led(false)));
     assert_eq!(cluster.api(1).post("nodes/leveret%40n0/revive", &json!({})).status, 204);
     assert_eq!(cluster.api(1).post("rebalance/queues", &json!({})).status, 204);
     for queue in queues.iter().map(String::as_str).chain(["load"]) {

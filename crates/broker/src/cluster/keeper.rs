@@ -13,6 +13,7 @@
 //! the record's to begin. One task on each node of a cluster; it looks when a queue gets its leader,
 //! when a node is there again, and now and then.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ use metadata::state::State;
 use model::id::{NodeId, QueueId};
 use quorum::member::Role;
 use quorum::status::Status;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::cluster::changer::{Changer, What, name};
 use crate::cluster::members::Members;
@@ -33,6 +36,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const GATHER: Duration = Duration::from_millis(200);
 /// Of so many looks one also compares what seems to be finished.
 const WHOLE: u32 = 12;
+/// Queues that are finished at once.
+const AT_ONCE: usize = 8;
 /// Members that are recorded by one command.
 const BATCH: usize = 500;
 
@@ -45,21 +50,83 @@ struct Todo {
     take_out: Vec<NodeId>,
 }
 
+/// Queues with something left to do, and those at which this node is. One that takes long, because its
+/// log is large or a node slow, holds up neither the others nor the next look.
+#[derive(Debug, Default)]
+struct Agenda {
+    waiting: VecDeque<QueueId>,
+    under_way: BTreeSet<QueueId>,
+}
+
+impl Agenda {
+    /// What a look has found takes the place of what the one before found.
+    fn found(&mut self, queues: Vec<QueueId>) {
+        self.waiting = queues.into();
+    }
+
+    /// The next one to begin with, if there is one now.
+    fn next(&mut self) -> Option<QueueId> {
+        if self.under_way.len() >= AT_ONCE {
+            return None;
+        }
+        self.waiting.retain(|queue| !self.under_way.contains(queue));
+        let next = self.waiting.pop_front()?;
+        self.under_way.insert(next);
+        Some(next)
+    }
+
+    fn ended(&mut self, queue: QueueId) {
+        self.under_way.remove(&queue);
+    }
+}
+
 /// Runs for as long as the node lives.
 pub(crate) async fn run(members: Arc<Members>) {
     let Some(group) = &members.cluster.group else { return };
-    for look in 0u32.. {
-        drop(tokio::time::timeout(LOOK, members.cluster.unfinished.notified()).await);
-        tokio::time::sleep(GATHER).await;
-        if group.proposer.is_available() {
-            pass(&members.changer, &members.cluster.led(), look.is_multiple_of(WHOLE)).await;
-            rest(&members).await;
+    let mut agenda = Agenda::default();
+    let mut finishing: JoinSet<QueueId> = JoinSet::new();
+    let (mut looks, mut due) = (0_u32, Instant::now() + LOOK);
+    loop {
+        tokio::select! {
+            Some(ended) = finishing.join_next(), if !finishing.is_empty() => match ended {
+                Ok(queue) => agenda.ended(queue),
+                Err(error) => tracing::error!(%error, "what was left half done was cut off"),
+            },
+            _ = tokio::time::timeout_at(due, members.cluster.unfinished.notified()) => {
+                tokio::time::sleep(GATHER).await;
+                if group.proposer.is_available() {
+                    let whole = looks.is_multiple_of(WHOLE);
+                    agenda.found(look(&members.changer, &members.cluster.led(), whole).await);
+                    rest(&members).await;
+                }
+                (looks, due) = (looks.wrapping_add(1), Instant::now() + LOOK);
+            }
+        }
+        while let Some(queue) = agenda.next() {
+            let members = Arc::clone(&members);
+            let work = tokio::spawn(async move { finish(&members.changer, queue).await });
+            finishing.spawn(async move {
+                // A defect there must not keep the place of this queue for ever.
+                if let Err(error) = work.await {
+                    tracing::error!(%queue, %error, "what was left half done was cut off");
+                }
+                queue
+            });
         }
     }
 }
 
-/// Looks at queues that this node leads; `whole`: also at those that seem to be finished.
+/// Looks at queues that this node leads, and finishes them one after the other; `whole`: also looks at
+/// those that seem to be finished.
+#[cfg(test)]
 pub(crate) async fn pass<S: Site>(changer: &Changer<S>, led: &[QueueId], whole: bool) {
+    for id in look(changer, led, whole).await {
+        finish(changer, id).await;
+    }
+}
+
+/// Records which members have started, many at once; gives the queues for which more is left to do.
+async fn look<S: Site>(changer: &Changer<S>, led: &[QueueId], whole: bool) -> Vec<QueueId> {
     let mut started = Vec::new();
     let mut rest = Vec::new();
     {
@@ -82,17 +149,15 @@ pub(crate) async fn pass<S: Site>(changer: &Changer<S>, led: &[QueueId], whole: 
         let command = Command::MembersStarted(some.to_vec());
         if let Err(refusal) = changer.site.submit(command).await {
             tracing::info!(%refusal, "cannot record yet which members have started");
-            return;
+            return Vec::new();
         }
     }
     // What is recorded may be known here a moment late. Once this is applied, all before it is.
     let barrier = Command::MembersStarted(Vec::new());
     if rest.is_empty() || changer.site.submit(barrier).await.is_err() {
-        return;
+        return Vec::new();
     }
-    for id in rest {
-        finish(changer, id).await;
-    }
+    rest
 }
 
 /// In maintenance mode a node gives away what it has come to lead.
@@ -281,6 +346,23 @@ mod tests {
 
     fn names(members: &[MemberName]) -> Vec<u64> {
         members.iter().map(|one| one.node).collect()
+    }
+
+    #[test]
+    fn a_queue_that_takes_long_holds_up_no_other() {
+        let queues = |range: std::ops::Range<u64>| range.map(QueueId).collect::<Vec<_>>();
+        let begun = |agenda: &mut Agenda| std::iter::from_fn(|| agenda.next()).collect::<Vec<_>>();
+        let (mut agenda, most) = (Agenda::default(), AT_ONCE as u64);
+        agenda.found(queues(0..most + 2));
+        assert_eq!(begun(&mut agenda), queues(0..most));
+        // All but the first end; a look finds that one again, and others.
+        (1..most).for_each(|queue| agenda.ended(QueueId(queue)));
+        agenda.found([queues(0..1), queues(50..51), queues(1..2)].concat());
+        assert_eq!(begun(&mut agenda), [QueueId(50), QueueId(1)], "the first is under way still");
+        agenda.ended(QueueId(0));
+        assert_eq!(begun(&mut agenda), [], "it was found by an earlier look");
+        agenda.found(queues(0..1));
+        assert_eq!(begun(&mut agenda), queues(0..1));
     }
 
     #[test]

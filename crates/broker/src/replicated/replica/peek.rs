@@ -68,12 +68,12 @@ impl Replica {
             return peek.answer(Err(Unseen::Unreadable));
         };
         let inbox = Arc::clone(&desk.inbox);
-        desk.read_place(queue, self.stream, (seq, place), move |message| match message {
-            Some(message) => peek.answer(Ok(Peeked { message, head })),
-            None => {
-                let peek = Peek { tried: Some(place), ..peek };
-                inbox.post(Batch::one(Command::Peek { queue, peek }));
+        desk.read_place(queue, self.stream, (seq, place), move |message| {
+            if let Some(message) = message {
+                return peek.answer(Ok(Peeked { message, head }));
             }
+            let peek = Peek { tried: Some(place), ..peek };
+            inbox.post(Batch::one(Command::Peek { queue, peek }));
         });
     }
 }
