@@ -23,6 +23,7 @@ mod http;
 mod identity;
 mod journal_operations;
 mod member_operations;
+mod member_refusals;
 mod members;
 mod nodes;
 mod operators;

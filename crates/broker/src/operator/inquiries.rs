@@ -341,5 +341,7 @@ async fn transfer(node: &Node, queue: QueueId, to: NodeId) -> Done {
         return Err("the node is not running".to_owned());
     }
     let transferred = node.cluster.host.transfer(GroupId::from(queue), to).await;
-    transferred.map_err(|error| error.to_string())
+    // Groups know nodes by their numbers.
+    let named = |text: String| text.replace(&to.to_string(), parts::names(node).of(to));
+    transferred.map_err(|error| named(error.to_string()))
 }
