@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use e2e::client::Failure;
+use e2e::client::confirms::Confirms;
 use e2e::client::topology::DURABLE;
 use e2e::cluster::{Setup, quorum};
 use e2e::ctl::leveretctl;
@@ -223,4 +224,41 @@ fn a_message_is_looked_at_through_any_node_and_stays_as_it_is() {
         assert_eq!(look(by, 201)["payload"], long);
     }
     assert_eq!(Sleepers::of(&cluster), before);
+}
+
+#[test]
+fn whether_a_node_is_critical_depends_on_how_many_run() {
+    for (size, may_go) in [(1, 0), (2, 0), (3, 1), (5, 2)] {
+        let mut cluster = Setup::new().size(size).start();
+        let all = table! {
+            "x-queue-type" => "quorum",
+            "x-quorum-initial-group-size" => i32::try_from(size).unwrap()
+        };
+        let mut client = cluster.channel(0);
+        client.queue(1, "q", DURABLE, &all).unwrap();
+        client.confirm_select(1).unwrap();
+        let mut answers = Confirms::default();
+        client.put(1, "q", "m").unwrap();
+        client.await_confirms(1, &mut answers, 1).unwrap();
+        let status = |cluster: &e2e::cluster::Cluster| {
+            cluster.api(0).get("health/checks/node-is-quorum-critical").status
+        };
+        // One that runs alone takes nothing along that others could go on with.
+        let with_all = if size == 2 { 503 } else { 200 };
+        until_equal(&format!("all of {size} run"), &with_all, || status(&cluster));
+        for gone in 1..=may_go {
+            cluster.kill(size - gone);
+            let left = if gone == may_go { 503 } else { 200 };
+            let what = format!("{gone} of {size} are gone");
+            until("it is missed", || {
+                let nodes = cluster.api(0).json("nodes");
+                let nodes = nodes.as_array().unwrap();
+                nodes.iter().filter(|node| node["running"] == false).count() == gone
+            });
+            until_equal(&what, &left, || status(&cluster));
+        }
+        client.put(1, "q", "m").unwrap();
+        client.await_confirms(1, &mut answers, 2).unwrap();
+        assert_eq!(answers.acked().len(), 2, "{size}: it is served");
+    }
 }

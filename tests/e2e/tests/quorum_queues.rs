@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use e2e::client::confirms::Confirms;
 use e2e::client::topology::{DURABLE, PASSIVE};
 use e2e::client::{Client, Failure};
 use e2e::cluster::{Cluster, Setup, quorum};
 use e2e::content::{Delivery, Properties};
 use e2e::table;
-use e2e::wait::{until, until_equal};
+use e2e::wait::{count, until, until_equal};
 use serde_json::Value;
 
 fn clients(cluster: &Cluster) -> Vec<Client> {
@@ -334,4 +335,36 @@ fn a_message_that_is_larger_than_any_frame_crosses_every_link() {
         assert!(consumer.get_soon(1, queue).body == body, "{queue}");
         assert_eq!(consumer.get_soon(1, queue).text(), "behind");
     }
+}
+
+#[test]
+fn a_queue_that_is_deleted_under_a_publisher_answers_all_and_is_another_one_afterwards() {
+    let cluster = Setup::new().start();
+    let mut publisher = cluster.channel(1);
+    publisher.queue(1, "q", DURABLE, &quorum()).unwrap();
+    publisher.confirm_select(1).unwrap();
+    let mut answers = Confirms::default();
+    let total = count(2000, 20_000);
+    for number in 0..total {
+        publisher.put(1, "q", number.to_string()).unwrap();
+        if number == total / 2 {
+            publisher.await_confirms(1, &mut answers, 100).unwrap();
+            // Through another node, with many messages on their way.
+            cluster.channel(2).delete_queue(1, "q").unwrap();
+        }
+    }
+    // What came before its end was taken or refused, what came after it has no queue to go to.
+    publisher.await_confirms(1, &mut answers, total).unwrap();
+    assert_eq!((answers.count(), &answers.doubled[..]), (total, &[][..]));
+    until("it is gone everywhere", || {
+        (0..3).all(|node| cluster.api(node).get("queues/%2F/q").status == 404)
+    });
+    publisher.queue(1, "q", DURABLE, &quorum()).unwrap();
+    publisher.put(1, "q", "new").unwrap();
+    publisher.await_confirms(1, &mut answers, total + 1).unwrap();
+    assert_eq!(answers.answers.last_key_value(), Some((&(total as u64 + 1), &true)));
+    for node in 0..3 {
+        cluster.await_depth(node, "q", 1);
+    }
+    assert_eq!(cluster.channel(0).get_soon(1, "q").text(), "new");
 }
