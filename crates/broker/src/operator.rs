@@ -25,7 +25,7 @@ use management::inquiry::{self, Change, Done, Inquiry, Wanted};
 use management::members::Drained;
 use management::node::Node as ManagedNode;
 use management::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
-use management::view::counters::{ExchangeCounters, GlobalCounters};
+use management::view::counters::GlobalCounters;
 use management::view::message::{
     GetMode, GetRequest, GotMessage, PeekError, PeekedMessage, PublishOutcome, PublishRequest,
 };
@@ -428,10 +428,6 @@ impl ManagedNode for Operator {
 
     async fn reconciliation_plan(&self, queue: QueueId) -> Result<PlanReport, Refusal> {
         reconciliation::plan(&self.node, queue).await.map_err(Refusal::unavailable)
-    }
-
-    fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {
-        views::exchange_counters(&self.node)
     }
 
     async fn close_connection(&self, name: &str, reason: &str) -> bool {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::inquiry::Wanted;
 use crate::view::connection::{ChannelInfo, ConnectionInfo};
 use crate::view::consumer::{ConsumerActivity, ConsumerInfo};
-use crate::view::counters::{ChurnCounters, MessageCounters};
+use crate::view::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
 use crate::view::node::NodeStats;
 use crate::view::part::{ClientPart, ConsumerPart, Part, QueuePart};
 use crate::view::queue::{QueueState, QueueStats};
@@ -184,6 +184,15 @@ pub fn merge(state: &State, names: &Names, wanted: &Wanted, parts: Vec<Part>) ->
         census.channels.extend(part.channels);
     }
     census
+}
+
+/// What went through exchanges on all nodes, by virtual host and name.
+pub fn exchanges(parts: &[Part]) -> BTreeMap<(String, String), ExchangeCounters> {
+    let mut sums: BTreeMap<_, ExchangeCounters> = BTreeMap::new();
+    for part in parts.iter().flat_map(|part| &part.exchanges) {
+        sums.entry((part.vhost.clone(), part.name.clone())).or_default().add(&part.counters);
+    }
+    sums
 }
 
 fn find(part: &Part, queue: QueueId) -> Option<&QueuePart> {

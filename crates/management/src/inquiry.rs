@@ -134,6 +134,9 @@ pub struct Wanted {
     /// The nodes themselves.
     #[serde(default)]
     pub nodes: bool,
+    /// What went through exchanges.
+    #[serde(default)]
+    pub exchanges: bool,
 }
 
 /// Who does not say that it does not want something does.
@@ -150,9 +153,13 @@ impl Wanted {
         only: None,
         clients: true,
         nodes: true,
+        exchanges: false,
     };
     /// Everything that is counted.
-    pub const TOTALS: Self = Self { members: false, ..Self::ALL };
+    pub const TOTALS: Self = Self { members: false, exchanges: true, ..Self::ALL };
+    /// Exchanges.
+    pub const EXCHANGES: Self =
+        Self { queues: false, clients: false, nodes: false, ..Self::TOTALS };
     /// Queues and consumers.
     pub const QUEUES: Self = Self { clients: false, nodes: false, ..Self::ALL };
     /// Connections and channels.

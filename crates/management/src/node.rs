@@ -22,7 +22,7 @@ use crate::census::{self, Census, Names};
 use crate::inquiry::{Change, Done, Wanted};
 use crate::members::Drained;
 use crate::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
-use crate::view::counters::{ExchangeCounters, GlobalCounters};
+use crate::view::counters::GlobalCounters;
 use crate::view::message::{
     GetRequest, GotMessage, PeekError, PeekedMessage, PublishOutcome, PublishRequest,
 };
@@ -315,9 +315,6 @@ pub trait Node: Send + Sync + 'static {
         &self,
         queue: QueueId,
     ) -> impl Future<Output = Result<PlanReport, Refusal>> + Send;
-
-    /// Totals by exchange, keyed by virtual host and name. May lack exchanges without traffic.
-    fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters>;
 
     /// Closes a connection to whatever node with 320 `CONNECTION_FORCED` and `reason`; false if
     /// there is none of that name. Returns without waiting for the client.

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::census::{Names, NodeSight};
+use crate::census::{self, Names, NodeSight};
 use crate::clock::now_ms;
 use crate::view::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
 use crate::view::part::{Part, QueuePart};
@@ -73,12 +73,8 @@ pub struct Sample {
 
 impl Sample {
     /// What nodes said. If two say that they lead a queue, the higher term is right.
-    pub fn of(
-        at_ms: u64,
-        parts: Vec<Part>,
-        names: &Names,
-        exchanges: BTreeMap<(String, String), ExchangeCounters>,
-    ) -> Self {
+    pub fn of(at_ms: u64, parts: Vec<Part>, names: &Names) -> Self {
+        let exchanges = census::exchanges(&parts);
         let mut sample = Self { at_ms, exchanges, ..Self::default() };
         let mut claims = Vec::new();
         for part in parts {
@@ -317,7 +313,7 @@ mod tests {
         };
         let names = Names::new("a".into(), BTreeMap::from([(NodeId(1), "a".into())]));
         let parts = vec![part(1, 2, 10), part(2, 4, 30), part(3, 3, 20)];
-        let sample = Sample::of(1, parts, &names, BTreeMap::new());
+        let sample = Sample::of(1, parts, &names);
         assert_eq!(sample.queues[&QueueId(7)].1.ready, 30);
         assert_eq!(sample.depth.ready, 30);
     }

@@ -196,5 +196,5 @@ async fn sample_for_ever<N: Node>(node: Arc<N>, rates: Arc<Board>) {
 /// All totals of the cluster, now.
 pub async fn sample<N: Node>(node: &N) -> Sample {
     let parts = node.parts(Wanted::TOTALS).await;
-    Sample::of(now_ms(), parts, &node.names(), node.exchange_counters())
+    Sample::of(now_ms(), parts, &node.names())
 }

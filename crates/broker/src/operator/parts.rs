@@ -41,6 +41,7 @@ pub(super) async fn part(node: &Node, wanted: Wanted) -> Part {
         connections,
         channels,
         clients: if wanted.queues && !wanted.clients { owners(node) } else { Vec::new() },
+        exchanges: if wanted.exchanges { views::exchanges(node) } else { Vec::new() },
         messages: totals.messages,
         churn: totals.churn,
         node: wanted.nodes.then(|| views::node_stats(node)),

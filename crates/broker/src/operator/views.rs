@@ -1,6 +1,6 @@
 //! What the HTTP API and the metrics show.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use management::view::counters::{
     MessageCounters, MessageSizes,
 };
 use management::view::node::{JournalStats, Listener, NodeStats, OtherNode};
+use management::view::part::ExchangePart;
 use management::view::queue::{QueueState, QueueStats};
 
 use crate::connections::Record;
@@ -73,7 +74,8 @@ fn message_counters(counters: &Counters, publish: u64) -> MessageCounters {
     }
 }
 
-pub(super) fn exchange_counters(node: &Node) -> BTreeMap<(String, String), ExchangeCounters> {
+/// Exchanges that had traffic through this node.
+pub(super) fn exchanges(node: &Node) -> Vec<ExchangePart> {
     node.exchange_counts
         .all()
         .into_iter()
@@ -85,7 +87,7 @@ pub(super) fn exchange_counters(node: &Node) -> BTreeMap<(String, String), Excha
                 return_unroutable: cell.returned.load(Ordering::Relaxed),
                 drop_unroutable: cell.dropped.load(Ordering::Relaxed),
             };
-            ((vhost.to_string(), name.to_string()), counters)
+            ExchangePart { vhost: vhost.to_string(), name: name.to_string(), counters }
         })
         .collect()
 }

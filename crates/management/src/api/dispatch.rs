@@ -93,8 +93,8 @@ pub(super) async fn dispatch<N: Node>(
         (R::Channel(name), Get) => connections::channel(call, name).await,
         (R::Consumers(vhost), Get) => consumers::list(call, vhost.as_deref()).await,
 
-        (R::Exchanges(vhost), Get) => exchanges::list(call, vhost.as_deref()),
-        (R::Exchange(vhost, name), Get) => exchanges::get(call, vhost, name),
+        (R::Exchanges(vhost), Get) => exchanges::list(call, vhost.as_deref()).await,
+        (R::Exchange(vhost, name), Get) => exchanges::get(call, vhost, name).await,
         (R::Exchange(vhost, name), Put) => exchanges::put(call, vhost, name).await,
         (R::Exchange(vhost, name), Delete) => exchanges::delete(call, vhost, name).await,
         (R::Publish(vhost, name), Post) => messages::publish(call, vhost, name).await,

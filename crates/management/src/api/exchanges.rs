@@ -1,28 +1,32 @@
 //! `/exchanges`.
 
+use std::collections::BTreeMap;
+
 use metadata::objects::exchange::Exchange;
 use serde_json::{Value, json};
 
 use super::call::Call;
 use super::stats;
+use crate::census;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::{self, list, table};
+use crate::inquiry::Wanted;
 use crate::node::Node;
 use crate::view::topology::{ExchangeDeclaration, ExchangeDeletion};
 
 /// `GET /exchanges`, `/exchanges/VHOST`.
-pub(super) fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Outcome<Answer> {
+pub(super) async fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Outcome<Answer> {
     let vhosts = call.vhosts(vhost)?;
     let exchanges = vhosts.iter().flat_map(|vhost| call.state.exchanges(&vhost.name));
-    let items = show(call, exchanges.map(AsRef::as_ref));
+    let items = show(call, exchanges.map(AsRef::as_ref)).await;
     list::respond(items, &call.query)
 }
 
 /// `GET /exchanges/VHOST/NAME`.
-pub(super) fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) -> Outcome<Answer> {
+pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) -> Outcome<Answer> {
     let exchange = find(call, vhost, name)?;
-    let mut item = show(call, [exchange]).remove(0);
+    let mut item = show(call, [exchange]).await.remove(0);
     item["incoming"] = json!([]);
     item["outgoing"] = json!([]);
     Ok(list::one(item, &call.query))
@@ -72,13 +76,17 @@ pub(super) fn find<'a, N: Node>(
     call.state.exchange(vhost, name).map(AsRef::as_ref).ok_or_else(Failure::not_found)
 }
 
-fn show<'a, N: Node>(
+async fn show<'a, N: Node>(
     call: &Call<'_, N>,
     exchanges: impl IntoIterator<Item = &'a Exchange>,
 ) -> Vec<Value> {
-    let counters = call.node.exchange_counters();
     let rates = &*call.rates;
     let with_stats = !call.query.is_true("disable_stats");
+    let counters = if with_stats {
+        census::exchanges(&call.node.parts(Wanted::EXCHANGES).await)
+    } else {
+        BTreeMap::new()
+    };
     let show = |exchange: &Exchange| {
         let mut item = definition(exchange);
         let policy = call.state.exchange_policy(exchange);

@@ -66,7 +66,8 @@ impl MessageCounters {
 }
 
 /// Messages through one exchange.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ExchangeCounters {
     /// Published to it, directly or through another exchange.
     pub publish_in: u64,
@@ -78,6 +79,17 @@ pub struct ExchangeCounters {
     pub return_unroutable: u64,
     /// Published to it and dropped since no queue took them.
     pub drop_unroutable: u64,
+}
+
+impl ExchangeCounters {
+    /// Adds those of another node.
+    pub fn add(&mut self, other: &Self) {
+        self.publish_in += other.publish_in;
+        self.publish_out += other.publish_out;
+        self.confirm += other.confirm;
+        self.return_unroutable += other.return_unroutable;
+        self.drop_unroutable += other.drop_unroutable;
+    }
 }
 
 /// Comings and goings on this node.

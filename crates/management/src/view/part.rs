@@ -8,7 +8,7 @@ use model::id::{ConnectionId, NodeId, QueueId};
 use serde::{Deserialize, Serialize};
 
 use super::connection::{ChannelInfo, ConnectionInfo};
-use super::counters::{ChurnCounters, MessageCounters};
+use super::counters::{ChurnCounters, ExchangeCounters, MessageCounters};
 use super::node::NodeStats;
 use super::queue::QueueStats;
 
@@ -33,6 +33,9 @@ pub struct Part {
     /// Whom its connections belong to, if nothing else was asked about them.
     #[serde(default)]
     pub clients: Vec<ClientPart>,
+    /// What went through exchanges on it, if that was asked about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exchanges: Vec<ExchangePart>,
     /// What happened to messages on it.
     #[serde(default)]
     pub messages: MessageCounters,
@@ -117,6 +120,17 @@ impl From<MemberPart> for (u64, u64, u64) {
     }
 }
 
+/// An exchange that had traffic.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ExchangePart {
+    /// Its virtual host.
+    pub vhost: String,
+    /// Its name.
+    pub name: String,
+    /// What went through it.
+    pub counters: ExchangeCounters,
+}
+
 /// Whom a connection belongs to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClientPart {
@@ -141,6 +155,7 @@ impl Part {
             connections: Vec::new(),
             channels: Vec::new(),
             clients: Vec::new(),
+            exchanges: Vec::new(),
             messages: MessageCounters::default(),
             churn: ChurnCounters::default(),
             node: None,

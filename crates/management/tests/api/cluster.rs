@@ -1,7 +1,8 @@
 //! Three nodes as one of them shows them.
 
+use management::view::counters::ExchangeCounters;
 use management::view::node::{Listener, NodeStats};
-use management::view::part::{MemberPart, Part, QueuePart};
+use management::view::part::{ExchangePart, MemberPart, Part, QueuePart};
 use management::view::queue::QueueStats;
 use management::view::raft::{RaftMember, RaftRole};
 use model::id::{NodeId, QueueId};
@@ -63,6 +64,28 @@ fn cluster() -> (Asker, QueueId) {
     asker.node.add_member(member(queue, RaftRole::Follower, 7));
     asker.node.add_node("leveret@second", second(queue));
     (asker, queue)
+}
+
+#[tokio::test]
+async fn what_went_through_an_exchange_is_the_sum_of_all_nodes() {
+    let asker = asker();
+    for (id, name, publish_in) in [(SECOND, "second", 30), (THIRD, "third", 12)] {
+        let mut part = Part::empty(id);
+        part.exchanges.push(ExchangePart {
+            vhost: "/".into(),
+            name: "amq.topic".into(),
+            counters: ExchangeCounters { publish_in, ..ExchangeCounters::default() },
+        });
+        asker.node.add_node(name, part);
+    }
+    let one = asker.get("exchanges/%2F/amq.topic").await.json;
+    assert_eq!(one["message_stats"]["publish_in"], 42);
+    let all = asker.get("exchanges").await.json;
+    let sum = |name| {
+        let found = all.as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
+        found["message_stats"]["publish_in"].clone()
+    };
+    assert_eq!((sum("amq.topic"), sum("amq.direct")), (json!(42), json!(0)));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use management::members::{Changed, Drained, MemberError};
 use management::node::Node;
 use management::view::connection::{ChannelInfo, ConnectionInfo, ConnectionState};
 use management::view::copy::{Amendment, JournalCopy, NodeCopies, NodeLeft};
-use management::view::counters::{ExchangeCounters, GlobalCounters, MessageCounters};
+use management::view::counters::{GlobalCounters, MessageCounters};
 use management::view::message::{
     GetMode, GetRequest, GotMessage, PeekError, PeekedMessage, PublishOutcome, PublishRequest,
 };
@@ -241,6 +241,7 @@ impl Fake {
             channels: inner.connections.iter().map(channel).collect(),
             connections: inner.connections.clone(),
             clients: Vec::new(),
+            exchanges: Vec::new(),
             messages: inner.counters.messages,
             churn: inner.counters.churn,
             node: None,
@@ -743,10 +744,6 @@ impl Node for Fake {
             return Err(Refusal::unavailable("no majority of the cluster answers"));
         }
         Ok(())
-    }
-
-    fn exchange_counters(&self) -> BTreeMap<(String, String), ExchangeCounters> {
-        BTreeMap::new()
     }
 
     async fn close_connection(&self, name: &str, reason: &str) -> bool {
