@@ -54,6 +54,9 @@ pub enum Event {
     /// The lock is lost or can no longer be relied upon: its lease ended by the own clock, or the
     /// service said so.
     LeaseEnded,
+    /// The own disk does not finish what a replica in sync has had on its disk for a long time. The
+    /// driver renews the lock no more.
+    Stalled,
     /// A replica that is in sync can no longer reach the quorum.
     QuorumLost,
 

@@ -296,6 +296,7 @@ impl Machine {
             Event::Created(incarnation) => self.on_created(incarnation, out),
             Event::Unavailable => self.on_unavailable(out),
             Event::LeaseEnded => self.on_lease_ended(out),
+            Event::Stalled => self.on_stalled(out),
             Event::QuorumLost => self.on_quorum_lost(out),
             Event::Written(record) => self.on_written(record, out),
             Event::WriteFailed => self.on_write_failed(out),

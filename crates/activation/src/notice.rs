@@ -25,6 +25,8 @@ pub enum Notice {
     WriteFailed(Age),
     /// The lock's lease has ended.
     LeaseEnded,
+    /// The own disk finishes nothing, and that of the replica does.
+    Stalled,
     /// The quorum is out of reach, and this node waits for it.
     WaitingForQuorum,
     /// The replica is in sync.
@@ -101,6 +103,9 @@ impl fmt::Display for Notice {
                  sync may repair the claim, otherwise an operator must"
             ),
             Self::LeaseEnded => f.write_str("the lock is lost: nothing more is confirmed"),
+            Self::Stalled => f.write_str(
+                "this node's disk finishes nothing that its replica has finished; the lock goes to that",
+            ),
             Self::WaitingForQuorum => f.write_str("waiting for a majority of the cluster"),
             Self::ReplicaInSync(age) => write!(f, "the replica is in sync at sequence {age}"),
             Self::ReplicaLost(age) => {

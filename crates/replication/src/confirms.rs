@@ -121,6 +121,11 @@ impl Confirms {
         self.appended - self.confirmed
     }
 
+    /// Whether the replica has answered everything up to a position.
+    pub fn is_answered(&self, position: u64) -> bool {
+        position <= self.answered
+    }
+
     /// The last position that was appended.
     pub fn last(&self) -> u64 {
         self.appended
@@ -170,7 +175,9 @@ mod tests {
         let mut confirms = Confirms::new(0);
         confirms.set_gate(Gate::Replica);
         confirms.appended();
+        assert!(!confirms.is_answered(1));
         confirms.answered(1);
+        assert!(confirms.is_answered(1));
         assert_eq!(confirms.release(true), None);
         confirms.durable(1);
         assert_eq!(confirms.release(true), Some(released(1, 1)));

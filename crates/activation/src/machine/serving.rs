@@ -63,6 +63,15 @@ impl Machine {
         }
     }
 
+    /// The replica can serve, and this node cannot. Nothing is handed over: to close the queues takes
+    /// the disk. The lock ends with its lease.
+    pub(super) fn on_stalled(&mut self, out: &mut Vec<Output>) {
+        if let Phase::Active { token, mode: Mode::Replicated { .. } } = self.phase {
+            out.push(Output::Tell(Notice::Stalled));
+            self.close(Some(token), Then::Again, out);
+        }
+    }
+
     pub(super) fn on_backup_announced(&mut self, out: &mut Vec<Output>) {
         if let Phase::Active { mode: Mode::Replicated { failback: true }, .. } = self.phase {
             self.on_step_down(true, out);

@@ -330,3 +330,18 @@ fn notices_say_both_values() {
     let notice = Notice::Held(Held::QuorumDataLost, None);
     assert!(notice.to_string().contains("(coordinated absent)"), "{notice}");
 }
+
+/// A disk that hangs is no error: the replica, which has finished what this node has not, gets its turn.
+/// Nobody gives way to one that is not in sync.
+#[test]
+fn a_node_whose_disk_hangs_gives_way() {
+    let mut machine = active(Mode::Replicated { failback: false });
+    let outputs = step(&mut machine, Event::Stalled);
+    assert_eq!(outputs, [Output::Gate(Gate::Closed), Output::DropReplica, Output::Close]);
+    // When it goes on after all it looks like a node that starts.
+    let outputs = step(&mut machine, Event::Closed);
+    assert_eq!(outputs, [Output::Release(TOKEN), Output::Read { linearizable: false }]);
+    for mode in [Mode::Unreplicated, Mode::Syncing { preferred: true }] {
+        assert_eq!(step(&mut active(mode), Event::Stalled), []);
+    }
+}

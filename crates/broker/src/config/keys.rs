@@ -412,7 +412,8 @@ pub const KEYS: &[Key] = &[
         millis(100, 60_000),
         "\"3s\"",
         "How long the replica of a journal on two nodes may leave a request unanswered before the active node\n\
-         goes on alone.",
+         goes on alone; and how long the active node's disk may take for what the replica has answered before\n\
+         the replica gets the journal.",
     ),
     key(
         "journal.allow_failback",

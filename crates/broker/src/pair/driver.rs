@@ -19,7 +19,7 @@ use activation::class::Class;
 use activation::event::{Event, Timer};
 use activation::file::JournalUid;
 use activation::lease::Lease;
-use activation::machine::{Machine, Passive, Phase, Settings};
+use activation::machine::{Machine, Mode, Passive, Phase, Settings};
 use activation::register::Token;
 use activation::standing::{Own, Record};
 use bytes::Bytes;
@@ -450,6 +450,7 @@ impl Driver {
         if let Some(stage) = &self.stage {
             stage.ground.tick();
         }
+        self.look_at_disk(now);
         if self.seek_until.is_some_and(|until| until <= now)
             && *self.machine.phase() == Phase::Passive(Passive::Seeking)
         {
@@ -460,6 +461,20 @@ impl Driver {
         self.look_for_failback(now);
         self.look_at_declarations(now);
         self.report();
+    }
+
+    /// The own disk is allowed as much time as that of the replica. Where both are slow nothing changes.
+    fn look_at_disk(&mut self, now: Millis) {
+        let replicated =
+            matches!(self.machine.phase(), Phase::Active { mode: Mode::Replicated { .. }, .. });
+        let since = self.stage.as_ref().and_then(|stage| stage.ground.stalled_since());
+        let Some(since) = since.filter(|_| replicated) else { return };
+        if since.0 + self.limits.replica_timeout.0 <= now.0 {
+            // It is renewed no more, and ends by itself.
+            self.lease = None;
+            self.hold.end();
+            self.event(Event::Stalled);
+        }
     }
 
     /// A replica that has been without a majority for as long as a lease leaves the pair.

@@ -64,8 +64,8 @@ pub(crate) struct Ground {
 struct Flow {
     gate: Gate,
     confirms: Confirms,
-    /// Local places and positions that are not durable yet.
-    waiting: VecDeque<(Lsn, u64)>,
+    /// Local places and positions that are not durable yet, and since when.
+    waiting: VecDeque<(Lsn, u64, Millis)>,
     last: Lsn,
     stream: Option<Stream>,
 }
@@ -147,7 +147,7 @@ impl Ground {
     pub(crate) fn on_durable(&self, lsn: Lsn) {
         let mut flow = self.flow.lock();
         let mut through = None;
-        while let Some((_, position)) = flow.waiting.pop_front_if(|(at, _)| *at <= lsn) {
+        while let Some((_, position, _)) = flow.waiting.pop_front_if(|(at, ..)| *at <= lsn) {
             through = Some(position);
         }
         if let Some(position) = through {
@@ -217,6 +217,13 @@ impl Ground {
     /// Looks whether the replica is too slow.
     pub(crate) fn tick(self: &Arc<Self>) {
         self.with_sender(|sender, effects| sender.tick(clock::now(), effects));
+    }
+
+    /// Since when the own disk has not finished something that is on the replica's.
+    pub(crate) fn stalled_since(&self) -> Option<Millis> {
+        let flow = self.flow.lock();
+        let (_, position, since) = flow.waiting.front()?;
+        (flow.gate == Gate::Replica && flow.confirms.is_answered(*position)).then_some(*since)
     }
 
     /// Ends the stream, and tells the replica.
@@ -386,7 +393,7 @@ impl Ground {
         }
         let lsn = self.journal.submit(ops);
         flow.last = lsn;
-        flow.waiting.push_back((lsn, position));
+        flow.waiting.push_back((lsn, position, clock::now()));
         if let (Some(bytes), Some(stream)) = (bytes, &mut flow.stream) {
             let mut effects = Vec::new();
             stream.sender.batch(clock::now(), position, bytes, &mut effects);

@@ -104,6 +104,7 @@ impl Driver {
             Notice::SwapRefused(..)
             | Notice::SwapUnknown(_)
             | Notice::LeaseEnded
+            | Notice::Stalled
             | Notice::WaitingForQuorum
             | Notice::ReplicaLost(_)
             | Notice::TakingOver(_)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use amqp::request::Outcome;
 use model::id::NodeId;
+use tokio::time::Instant;
 
 use super::clients::{self, Connection, Happened};
 use super::disk::Speed;
@@ -68,6 +69,34 @@ fn an_acknowledgement_of_what_was_lost_settles_nothing_else() {
     });
     assert_eq!(outcome.failure, None);
     assert_eq!(outcome.tally.confirmed, 2, "the first one proved that the queue is served");
+}
+
+/// The disk of the active node hangs, without an error: the other one, which finishes what it gets, serves.
+#[test]
+fn the_disk_of_the_active_node_hangs() {
+    let outcome = run_script(Plan::quiet(), |world| async move {
+        begin(&world, &mut Rng::new(1));
+        let queue = world.queues()[0];
+        assert!(clients::proves_to_serve(&world, WITNESS, queue, HEALING).await);
+        while world.book.lock().tally.synced == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // The first confirm that both have given.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(clients::proves_to_serve(&world, WITNESS, queue, HEALING).await);
+        let served = world.book.lock().tally.served;
+        let hang = Speed { least: 600_000, most: 600_000 };
+        world.drive(PAIR[0]).set_speed(hang);
+        let since = Instant::now();
+        assert!(clients::proves_to_serve(&world, WITNESS, queue, HEALING).await);
+        // The time-out of the replica, the lease, and what it takes to begin.
+        let most = world.plan.settings.replica_timeout + world.plan.settings.lease;
+        let took = since.elapsed();
+        assert!(took <= most + Duration::from_secs(1), "{took:?}");
+        assert_eq!(world.book.lock().tally.served, served + 1);
+        0
+    });
+    assert_eq!(outcome.failure, None);
 }
 
 /// The first message that a consumer gets.
