@@ -69,10 +69,13 @@ impl Agenda {
         if self.under_way.len() >= AT_ONCE {
             return None;
         }
-        self.waiting.retain(|queue| !self.under_way.contains(queue));
-        let next = self.waiting.pop_front()?;
-        self.under_way.insert(next);
-        Some(next)
+        loop {
+            // At one of them it may be still: the next look finds it again.
+            let next = self.waiting.pop_front()?;
+            if self.under_way.insert(next) {
+                return Some(next);
+            }
+        }
     }
 
     fn ended(&mut self, queue: QueueId) {
