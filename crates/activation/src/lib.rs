@@ -36,6 +36,7 @@ pub mod output;
 pub mod machine;
 
 #[cfg(not(feature = "sim"))]
+#[expect(unreachable_pub, reason = "a simulation reaches it")]
 mod rules;
 
 #[cfg(feature = "sim")]
