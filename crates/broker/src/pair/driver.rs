@@ -463,13 +463,15 @@ impl Driver {
         self.report();
     }
 
-    /// The own disk is allowed as much time as that of the replica. Where both are slow nothing changes.
+    /// The own disk is allowed as much time as that of the replica, beside that for which
+    /// acknowledgements wait for a sync. Where both are slow nothing changes.
     fn look_at_disk(&mut self, now: Millis) {
         let replicated =
             matches!(self.machine.phase(), Phase::Active { mode: Mode::Replicated { .. }, .. });
         let since = self.stage.as_ref().and_then(|stage| stage.ground.stalled_since());
         let Some(since) = since.filter(|_| replicated) else { return };
-        if since.0 + self.limits.replica_timeout.0 <= now.0 {
+        let most = self.limits.replica_timeout.0 + millis(self.yard.settings.sync_delay).0;
+        if since.0 + most <= now.0 {
             // It is renewed no more, and ends by itself.
             self.lease = None;
             self.hold.end();

@@ -145,14 +145,17 @@ impl Ground {
 
     /// The local journal is durable up to here.
     pub(crate) fn on_durable(&self, lsn: Lsn) {
-        let mut flow = self.flow.lock();
+        self.is_durable(&mut self.flow.lock(), lsn);
+    }
+
+    fn is_durable(&self, flow: &mut Flow, lsn: Lsn) {
         let mut through = None;
         while let Some((_, position, _)) = flow.waiting.pop_front_if(|(at, ..)| *at <= lsn) {
             through = Some(position);
         }
         if let Some(position) = through {
             flow.confirms.durable(position);
-            self.release(&mut flow);
+            self.release(flow);
         }
     }
 
@@ -394,6 +397,11 @@ impl Ground {
         let lsn = self.journal.submit(ops);
         flow.last = lsn;
         flow.waiting.push_back((lsn, position, clock::now()));
+        // What brought nothing may be durable already, and nothing more is heard then.
+        let durable = *self.durable.borrow();
+        if lsn <= durable {
+            self.is_durable(flow, durable);
+        }
         if let (Some(bytes), Some(stream)) = (bytes, &mut flow.stream) {
             let mut effects = Vec::new();
             stream.sender.batch(clock::now(), position, bytes, &mut effects);
@@ -467,5 +475,60 @@ impl Log for Ground {
 impl ShardGround for Ground {
     fn durable(&self) -> Lsn {
         Lsn(self.released.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A journal to which nothing is new.
+    #[derive(Debug)]
+    struct Idle;
+
+    impl Store for Idle {
+        fn submit(&self, _: Vec<Op>) -> Lsn {
+            Lsn(7)
+        }
+
+        fn hasten(&self) {}
+
+        fn read(&self, _: StreamId, _: &[Seq], _: &mut Vec<Result<Bytes, ReadError>>) {}
+
+        fn close(self: Box<Self>) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Line for Silent {
+        fn send(&self, _: model::id::NodeId, _: Bytes) -> bool {
+            true
+        }
+
+        fn is_up(&self, _: model::id::NodeId) -> bool {
+            false
+        }
+
+        fn has_quorum(&self) -> bool {
+            true
+        }
+    }
+
+    /// What brings the journal nothing is durable when it is taken: no sync follows that would say so.
+    #[test]
+    fn what_is_durable_already_is_not_waited_for() {
+        let hold = Arc::<Hold>::default();
+        hold.free();
+        let (driver, _inputs) = tokio::sync::mpsc::unbounded_channel();
+        let durable = watch::channel(Lsn(7)).1;
+        let line = Arc::new(Silent);
+        let ground = Ground::new(Box::new(Idle), durable, hold, Arc::default(), line, driver);
+        ground.set_gate(Gate::Alone);
+        let lsn = ground.submit(vec![Op::Drop { stream: StreamId(1) }]);
+        assert_eq!(ShardGround::durable(&ground), lsn);
+        assert!(ground.flow.lock().waiting.is_empty());
     }
 }
