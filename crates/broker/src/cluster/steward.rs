@@ -366,8 +366,8 @@ impl Cluster {
             .await
             .map_err(|error| error.to_string())?;
         self.caught_up(node).await?;
-        tracing::info!(%node, name, "a node gets a vote");
         self.host.change(GROUP, Change::Promote(node)).await.map_err(|error| error.to_string())?;
+        tracing::info!(%node, name, "a node has got a vote");
         let state = group.part.topology.state();
         for old in self.members().into_iter().filter(|member| *member != node) {
             if state.node(old).is_some_and(|known| &*known.name == name) {

@@ -20,6 +20,7 @@ use activation::event::{Event, Timer};
 use activation::file::JournalUid;
 use activation::lease::Lease;
 use activation::machine::{Machine, Mode, Passive, Phase, Settings};
+use activation::notice::Notice;
 use activation::register::Token;
 use activation::standing::{Own, Record};
 use bytes::Bytes;
@@ -174,6 +175,8 @@ pub(crate) struct Driver {
     no_quorum_since: Option<Millis>,
     stopping: Vec<oneshot::Sender<()>>,
     told: Option<Report>,
+    /// What was logged last.
+    noticed: Option<Notice>,
     /// What the copy was worth when it became a candidate.
     candidate: Option<Class>,
     counts: CopyCounts,
@@ -233,6 +236,7 @@ impl Driver {
             no_quorum_since: None,
             stopping: Vec::new(),
             told: None,
+            noticed: None,
             candidate: None,
             counts: CopyCounts::default(),
             saved,

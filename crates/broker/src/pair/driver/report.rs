@@ -96,8 +96,11 @@ impl Driver {
 
     pub(super) fn tell(&mut self, notice: Notice) {
         self.count(notice);
+        let is_known = self.noticed.replace(notice) == Some(notice);
         let journal = &self.name;
         match notice {
+            // It is tried again five times a second.
+            Notice::WaitingForQuorum if is_known => {}
             Notice::Held(..) | Notice::WriteFailed(_) | Notice::LoadFailed => {
                 tracing::error!(%journal, "{notice}");
             }

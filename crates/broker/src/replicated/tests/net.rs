@@ -340,15 +340,24 @@ impl Net {
         leader.host.change(queue.into(), change).await.expect("it is committed");
     }
 
-    /// Waits until a node has everything that its leader has.
+    /// Waits until a node has everything that whoever leads has.
     pub(super) async fn caught_up(&self, queue: QueueId, node: NodeId) {
-        let leader = self.leader(queue).await;
-        until(|| {
-            let status = leader.host.status(queue.into()).expect("it leads");
-            let member = status.members.iter().find(|one| one.node == node);
-            member.is_some_and(|one| one.matched.is_some() && one.matched >= status.last)
-        })
-        .await;
+        let is_so = || {
+            self.nodes.iter().filter(|one| one.is_leading(queue)).any(|leader| {
+                let status = leader.host.status(queue.into()).expect("it leads");
+                let member = status.members.iter().find(|one| one.node == node);
+                member.is_some_and(|one| one.matched.is_some() && one.matched >= status.last)
+            })
+        };
+        let waited = async {
+            while !is_so() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, waited).await.is_err() {
+            let all = self.nodes.iter().map(|one| (one.me.node, one.host.status(queue.into())));
+            panic!("{node} does not catch up: {:#?}", all.collect::<Vec<_>>());
+        }
     }
 
     /// Declares a durable classic queue that the first node keeps.
@@ -370,11 +379,7 @@ impl Net {
     pub(super) async fn leader(&self, queue: QueueId) -> &Node {
         let lead = async {
             loop {
-                let leads = |node: &&Node| {
-                    !node.dead.load(Ordering::Relaxed)
-                        && matches!(node.host.role(queue.into()), Some(Role::Leader { .. }))
-                };
-                if let Some(node) = self.nodes.iter().find(leads) {
+                if let Some(node) = self.nodes.iter().find(|node| node.is_leading(queue)) {
                     return node;
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -447,6 +452,11 @@ impl Net {
 }
 
 impl Node {
+    fn is_leading(&self, queue: QueueId) -> bool {
+        !self.dead.load(Ordering::Relaxed)
+            && matches!(self.host.role(queue.into()), Some(Role::Leader { .. }))
+    }
+
     fn start(me: Sender, directory: PathBuf, wires: &Arc<Wires>) -> Self {
         let shards = Arc::new(Shards::new(1));
         let watermark = Arc::new(Watermark::default());
