@@ -32,7 +32,7 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// A sample of ten thousand queues takes all nodes a while: then samples are as rare as it takes for
 /// them to take no more than one part of so many, of the time.
-const SHARE: u32 = 500;
+const SHARE: u32 = 1500;
 
 /// But not rarer than this.
 const INTERVAL_MAX: Duration = Duration::from_mins(1);
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn samples_that_take_long_are_rare() {
         assert_eq!(interval(Duration::from_millis(3)), INTERVAL);
-        assert_eq!(interval(Duration::from_millis(30)), Duration::from_secs(15));
+        assert_eq!(interval(Duration::from_millis(10)), Duration::from_secs(15));
         assert_eq!(interval(Duration::from_hours(1)), INTERVAL_MAX);
     }
 

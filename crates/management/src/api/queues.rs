@@ -31,7 +31,8 @@ pub(super) async fn list<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> Ou
         return list::respond(items, &call.query);
     }
     let lister = Lister::of(call.node.census(Wanted::QUEUES).await, &call.state, &call.rates);
-    list::respond(queues.filter_map(|queue| lister.row(queue)), &call.query)
+    let count = vhosts.iter().map(|vhost| call.state.queues(&vhost.name).count()).sum();
+    list::respond_about(count, queues.filter_map(|queue| lister.row(queue)), &call.query)
 }
 
 /// `GET /queues/VHOST/NAME`.

@@ -19,6 +19,8 @@ use super::uri::Query;
 const PAGE_SIZE: usize = 100;
 /// The largest page.
 const PAGE_SIZE_MAX: usize = 500;
+/// Items that tell how long the others are.
+const FEW: usize = 100;
 /// Why items always become text.
 const KEYS: &str = "all keys are texts";
 /// The longest filter expression.
@@ -38,13 +40,26 @@ struct Row {
 /// # Errors
 /// 400 for a bad page number or size, a page behind the last one, or a bad expression.
 pub fn respond<T: Serialize>(items: impl IntoIterator<Item = T>, query: &Query) -> Outcome<Answer> {
+    respond_about(0, items, query)
+}
+
+/// The same for a list that may be long, of about so many items: one that grows is copied several
+/// times over.
+///
+/// # Errors
+/// As [`respond`].
+pub fn respond_about<T: Serialize>(
+    count: usize,
+    items: impl IntoIterator<Item = T>,
+    query: &Query,
+) -> Outcome<Answer> {
     let page = Page::of(query)?;
     let pattern = if page.is_some() { pattern(query)? } else { None };
     let sort: Option<Vec<&str>> =
         query.get("sort").filter(|path| !path.is_empty()).map(|path| path.split('.').collect());
     let is_plain = pattern.is_none() && sort.is_none() && query.get("columns").is_none();
     if is_plain && page.is_none() {
-        return Ok(Answer::Text(whole(items)));
+        return Ok(Answer::Text(whole(count, items)));
     }
     let mut total_count = 0;
     let mut rows = Vec::new();
@@ -92,13 +107,17 @@ pub fn respond<T: Serialize>(items: impl IntoIterator<Item = T>, query: &Query) 
     )))
 }
 
-/// All items as they are.
-fn whole<T: Serialize>(items: impl IntoIterator<Item = T>) -> String {
+/// All items as they are, about so many.
+fn whole<T: Serialize>(count: usize, items: impl IntoIterator<Item = T>) -> String {
     let mut text = Vec::new();
     text.push(b'[');
-    for item in items {
-        if text.len() > 1 {
+    for (at, item) in items.into_iter().enumerate() {
+        if at > 0 {
             text.push(b',');
+        }
+        if at == FEW {
+            // What has come is like what follows.
+            text.reserve((text.len() / FEW + 8) * count.saturating_sub(FEW));
         }
         serde_json::to_writer(&mut text, &item).expect(KEYS);
     }
