@@ -201,6 +201,24 @@ fn a_node_that_knows_one_of_a_cluster_comes_in() {
     }
 }
 
+/// A change of the group's members refuses another one meanwhile: who is refused asks again, also if
+/// the group has it already, without a vote.
+#[test]
+fn all_that_come_at_once_get_a_vote() {
+    let mut cluster = Setup::new().size(6).newcomer(3, 0).newcomer(4, 1).newcomer(5, 2).prepare();
+    for node in 0..3 {
+        cluster.run(node);
+    }
+    cluster.await_formed();
+    for node in 3..6 {
+        cluster.run(node);
+    }
+    until("all vote", || {
+        let votes = |node| cluster.node(node).log().matches("a node has got a vote").count();
+        (0..6).map(votes).sum::<usize>() == 3
+    });
+}
+
 #[test]
 fn a_wiped_node_under_its_old_name_is_another_node() {
     let mut cluster = Setup::new().start();

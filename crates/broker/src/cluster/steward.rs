@@ -89,6 +89,10 @@ impl Steward {
             self.cluster.look_around(&group.listed).await;
             return false;
         }
+        if let Err(reason) = self.cluster.get_vote().await {
+            tracing::info!(%reason, "without a vote on the topology yet");
+            return false;
+        }
         let done = self.make_known().await && self.make_first().await && self.take_number();
         self.end_what_is_over().await;
         if done {
@@ -260,12 +264,33 @@ impl Cluster {
             Step::Join(by) => {
                 // First the part, so that the leader finds somebody.
                 self.start_group().await?;
-                let join = Query::Join { name: self.name.clone() };
-                self.ask(by, &join, SLOW).await?;
+                self.join(by).await?;
                 self.formed();
                 Ok(())
             }
             Step::Found(members) => self.found(listed, members).await,
+        }
+    }
+
+    /// Asks a node to be let into the group, with a vote.
+    async fn join(&self, by: NodeId) -> Result<(), String> {
+        self.ask(by, &Query::Join { name: self.name.clone() }, SLOW).await
+    }
+
+    /// Sees to it that this node votes. One that follows without a vote was on its way in when that was
+    /// cut off: another change was under way, or who let it in is gone. Nobody else would go on.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    async fn get_vote(&self) -> Result<(), String> {
+        let Some(group) = &self.group else { return Ok(()) };
+        let (voters, learners) = group.proposer.members();
+        if voters.contains(&self.me.node) || !learners.contains(&self.me.node) {
+            return Ok(());
+        }
+        match group.proposer.leader() {
+            Some(leader) => self.join(leader).await,
+            None => Err("nobody leads the group".into()),
         }
     }
 
@@ -352,7 +377,8 @@ impl Cluster {
         self.start_group().await
     }
 
-    /// Lets a node into the group, in the place of an older one with its name.
+    /// Lets a node into the group, in the place of an older one with its name. Done again, it goes on
+    /// where it was cut off.
     ///
     /// # Errors
     /// Why not, or not yet.
@@ -361,21 +387,22 @@ impl Cluster {
         if group.proposer.leader() != Some(self.me.node) {
             return Err("this node does not lead the group".into());
         }
-        self.host
-            .change(GROUP, Change::AddLearner(node))
-            .await
-            .map_err(|error| error.to_string())?;
-        self.caught_up(node).await?;
-        self.host.change(GROUP, Change::Promote(node)).await.map_err(|error| error.to_string())?;
-        tracing::info!(%node, name, "a node has got a vote");
+        let change =
+            async |change| self.host.change(GROUP, change).await.map_err(|error| error.to_string());
+        let (voters, learners) = group.proposer.members();
+        if !voters.contains(&node) {
+            if !learners.contains(&node) {
+                change(Change::AddLearner(node)).await?;
+            }
+            self.caught_up(node).await?;
+            change(Change::Promote(node)).await?;
+            tracing::info!(%node, name, "a node has got a vote");
+        }
         let state = group.part.topology.state();
         for old in self.members().into_iter().filter(|member| *member != node) {
             if state.node(old).is_some_and(|known| &*known.name == name) {
                 tracing::info!(node = %old, name, "the old self of a node is no member any more");
-                self.host
-                    .change(GROUP, Change::Remove(old))
-                    .await
-                    .map_err(|error| error.to_string())?;
+                change(Change::Remove(old)).await?;
             }
         }
         Ok(())
