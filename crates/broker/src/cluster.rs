@@ -42,6 +42,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use journal::journal::Journal;
 use journal::op::Op;
+use management::view::node::TopologyVotes;
 use model::id::{NodeId, QueueId, StreamId};
 use parking_lot::Mutex;
 use peer::answer::Answer;
@@ -272,6 +273,18 @@ impl Cluster {
             let ops = strays.into_iter().map(|stream| Op::Drop { stream }).collect();
             self.journal.submit(ops);
         }
+    }
+
+    /// Who decides on the topology; a node on its own does.
+    pub(crate) fn topology_votes(&self) -> TopologyVotes {
+        let Some(group) = &self.group else {
+            return TopologyVotes { voters: 1, running: 1, own: true };
+        };
+        let (voters, _) = group.proposer.members();
+        let own = voters.contains(&self.me.node);
+        let up = self.up.lock();
+        let others = voters.iter().filter(|voter| up.contains_key(voter)).count();
+        TopologyVotes { voters: voters.len(), running: others + usize::from(own), own }
     }
 
     /// Gives the leadership of the metadata group to another node, if this one has it.

@@ -29,7 +29,7 @@ use management::view::counters::GlobalCounters;
 use management::view::message::{
     GetMode, GetRequest, GotMessage, PeekError, PeekedMessage, PublishOutcome, PublishRequest,
 };
-use management::view::node::{NodeStats, OtherNode};
+use management::view::node::{NodeStats, OtherNode, TopologyVotes};
 use management::view::part::Part;
 use management::view::raft::{MemberReport, RaftMember};
 use management::view::reconciliation::{PlanReport, ReconciliationReport};
@@ -441,6 +441,10 @@ impl ManagedNode for Operator {
 
     fn stats(&self) -> NodeStats {
         views::node_stats(&self.node)
+    }
+
+    fn topology_votes(&self) -> TopologyVotes {
+        self.node.cluster.topology_votes()
     }
 
     fn other_nodes(&self) -> Vec<OtherNode> {

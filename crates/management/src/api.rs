@@ -12,6 +12,7 @@ mod activation;
 mod bindings;
 mod cluster;
 mod connections;
+mod consent;
 mod consumers;
 mod definitions;
 mod dispatch;

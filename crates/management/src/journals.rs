@@ -188,7 +188,17 @@ impl<'s> Sight<'s> {
     }
 }
 
+/// Whether a node is meant by this, its name with or without what tools put before it.
+pub(crate) fn is_named(node: &str, by: &str) -> bool {
+    node == by || node.rsplit_once('@').is_some_and(|(_, short)| short == by)
+}
+
 impl Seat {
+    /// Whether it is that of a node, see [`is_named`].
+    pub(crate) fn is_of(&self, node: &str) -> bool {
+        is_named(&self.name, node)
+    }
+
     /// It serves the journal.
     pub fn is_serving(&self) -> bool {
         self.copy.as_ref().is_some_and(JournalCopy::is_serving)

@@ -26,7 +26,7 @@ use crate::view::counters::GlobalCounters;
 use crate::view::message::{
     GetRequest, GotMessage, PeekError, PeekedMessage, PublishOutcome, PublishRequest,
 };
-use crate::view::node::{NodeStats, OtherNode};
+use crate::view::node::{NodeStats, OtherNode, TopologyVotes};
 use crate::view::part::Part;
 use crate::view::raft::{MemberReport, RaftMember};
 use crate::view::reconciliation::{PlanReport, ReconciliationReport};
@@ -330,4 +330,7 @@ pub trait Node: Send + Sync + 'static {
     fn other_nodes(&self) -> Vec<OtherNode> {
         Vec::new()
     }
+
+    /// Who decides on the topology. Not every node: one that has just come has no vote yet.
+    fn topology_votes(&self) -> TopologyVotes;
 }

@@ -153,7 +153,8 @@ impl Folder {
     /// # Errors
     /// If there is no such copy, or what the file system says. Doing it again goes on.
     pub(crate) fn restore(&self, name: &str) -> io::Result<String> {
-        let there = self.saved()?.into_iter().find(|(_, path)| path.ends_with(name));
+        let is_meant = |path: &Path| path.file_name().is_some_and(|it| it == name);
+        let there = self.saved()?.into_iter().find(|(_, path)| is_meant(path));
         let (_, from) = there.ok_or_else(|| {
             io::Error::other(format!("no copy of the name {name} was put aside here"))
         })?;
@@ -383,8 +384,10 @@ mod tests {
         let saved = folder.saved_copies().unwrap();
         assert_eq!((saved.len(), &*saved[0].name, saved[0].sequence), (1, "3-1", Some(3)));
         assert_eq!(saved[0].bytes, 3);
-        let error = folder.restore("4-1").unwrap_err();
-        assert!(error.to_string().contains("no copy of the name 4-1"), "{error}");
+        for other in ["4-1", "", "saved/3-1"] {
+            let error = folder.restore(other).unwrap_err();
+            assert!(error.to_string().contains("no copy of the name"), "{other}: {error}");
+        }
         assert_eq!(folder.restore("3-1").unwrap(), "5");
         assert_eq!(
             (folder.look().unwrap().record, content(&folder)),

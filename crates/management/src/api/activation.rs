@@ -15,6 +15,8 @@ use metadata::state::State;
 use serde_json::{Value, json};
 
 use super::call::Call;
+use super::consent::Consent;
+use super::journals::{amend, answering_seat, wanted};
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
@@ -91,30 +93,19 @@ fn life(incarnation: Incarnation) -> String {
     format!("{:016x}", incarnation.0)
 }
 
-/// What a request wants to be set.
-struct Asked {
-    to: Age,
-    /// What may be lost was confirmed by naming the journal.
-    confirmed: bool,
-    dry_run: bool,
-}
-
-fn asked<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Asked> {
-    call.administrator()?;
+/// The sequence that is wanted.
+fn wanted_age<N: Node>(call: &Call<'_, N>) -> Outcome<Age> {
     let to = call.body.integer("to")?.ok_or_else(|| crate::http::body::missing("to"))?;
     let to = u64::try_from(to).ok().and_then(Age::new);
-    let to = to.ok_or_else(|| Failure::bad_request("'to' has to be a sequence, 0 or more"))?;
-    let force = call.body.flag("force", false)?;
-    let confirm = call.body.text_or("confirm", Some(""))?;
-    let dry_run = call.body.flag("dry_run", false)?;
-    Ok(Asked { to, confirmed: force && confirm == name, dry_run })
+    to.ok_or_else(|| Failure::bad_request("'to' has to be a sequence, 0 or more"))
 }
 
 /// `PUT /activation/JOURNAL/coordinated` with `to`; `node` names the copy that is meant if there are
 /// several of that sequence. What may lose something needs `force` and the journal's name as
 /// `confirm`; with `dry_run` it is only said what would become of the copies.
 pub(super) async fn set_coordinated<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    let asked = asked(call, name)?;
+    let consent = Consent::read(call, name)?;
+    let to = wanted_age(call)?;
     call.node.catch_up().await?;
     let (state, names) = (call.node.state(), call.node.names());
     let told = call.node.all_journal_copies().await;
@@ -127,20 +118,17 @@ pub(super) async fn set_coordinated<N: Node>(call: &Call<'_, N>, name: &str) -> 
     })?;
     let wanted = call.body.text_or("node", Some(""))?;
     let force = Force {
-        to: asked.to,
-        adopts: adopts(&sight, asked.to, &wanted)?.unwrap_or(view.incarnation),
+        to,
+        adopts: adopts(&sight, to, &wanted)?.unwrap_or(view.incarnation),
         incarnation: Incarnation(rand::random()),
     };
     let from = view.register.map(Register::signed);
     let dangers = force.dangers(&view, &sight.owns());
     let dangers: Vec<String> = dangers.iter().map(|danger| told_of(&sight, danger)).collect();
-    if !(asked.dry_run || asked.confirmed || dangers.is_empty()) {
-        let register = from.map_or("absent".to_owned(), |from| from.to_string());
-        let what =
-            format!("the coordinated sequence of journal '{name}' from {register} to {}", force.to);
-        return Err(refused(&what, &dangers));
-    }
-    if !asked.dry_run {
+    let register = from.map_or("absent".to_owned(), |from| from.to_string());
+    let what = format!("set the coordinated sequence of journal '{name}' from {register} to {to}");
+    consent.check(&what, &dangers)?;
+    if !consent.dry_run {
         set(call, &journal.uid, &force).await?;
         tracing::warn!(
             journal = %name, from, to = %force.to, by = call.by(), ?dangers,
@@ -154,7 +142,7 @@ pub(super) async fn set_coordinated<N: Node>(call: &Call<'_, N>, name: &str) -> 
     });
     Ok(Answer::Json(json!({
         "from": from, "to": force.to.get(), "dangers": dangers,
-        "copies": copies.collect::<Vec<_>>(), "done": !asked.dry_run,
+        "copies": copies.collect::<Vec<_>>(), "done": !consent.dry_run,
     })))
 }
 
@@ -186,7 +174,7 @@ pub(super) async fn set<N: Node>(call: &Call<'_, N>, uid: &Name, force: &Force) 
 
 /// The life of the copies of that age; `None`: there is none that could be seen.
 fn adopts(sight: &Sight<'_>, to: Age, node: &str) -> Outcome<Option<Incarnation>> {
-    let is_meant = |seat: &&Seat| node.is_empty() || seat.name == node || short(&seat.name) == node;
+    let is_meant = |seat: &&Seat| node.is_empty() || seat.is_of(node);
     let mut lives: Vec<(Incarnation, &str)> = Vec::new();
     for seat in sight.seats.iter().filter(is_meant) {
         let own = seat.copy.as_ref().and_then(JournalCopy::own);
@@ -215,10 +203,6 @@ fn adopts(sight: &Sight<'_>, to: Age, node: &str) -> Outcome<Option<Incarnation>
     }
 }
 
-pub(super) fn short(name: &str) -> &str {
-    name.rsplit_once('@').map_or(name, |(_, short)| short)
-}
-
 pub(super) fn told_of(sight: &Sight<'_>, danger: &Danger) -> String {
     let name = |at: usize| sight.seats.get(at).map_or("?", |seat| &*seat.name);
     match *danger {
@@ -240,73 +224,42 @@ pub(super) fn told_of(sight: &Sight<'_>, danger: &Danger) -> String {
     }
 }
 
-pub(super) fn refused(what: &str, dangers: &[String]) -> Failure {
-    Failure::precondition_failed(format!(
-        "nothing was changed: this would set {what}.\n{}\nRepeat it with force, and the name of the \
-         journal as confirmation, to accept that.",
-        dangers.iter().map(|danger| format!("- {danger}")).collect::<Vec<_>>().join("\n")
-    ))
-}
-
 /// `PUT /activation/JOURNAL/local` with `to` and, unless it is the node that is asked, `node`: sets
 /// the sequence of a copy that is not in use. Upwards it needs `force` and `confirm`.
 pub(super) async fn set_local<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    let asked = asked(call, name)?;
+    let consent = Consent::read(call, name)?;
+    let to = wanted_age(call)?;
     let state = call.node.state();
     let names = call.node.names();
     let journal = state.journal(name).ok_or_else(Failure::not_found)?;
-    let own = call.node.stats().name;
-    let wanted = match call.body.text_or("node", Some(""))? {
-        node if node.is_empty() => own,
-        node => node,
-    };
     let told = call.node.all_journal_copies().await;
     let sight = Sight::new(&state, &names, &told, journal);
-    let seat = sight
-        .seats
-        .iter()
-        .find(|seat| seat.name == wanted || short(&seat.name) == wanted)
-        .ok_or_else(|| {
-        Failure::bad_request(format!("{wanted} has no copy of journal '{name}'"))
-    })?;
-    let copy = seat
-        .copy
-        .as_ref()
-        .ok_or_else(|| Failure::unavailable(format!("{} does not answer", seat.name)))?;
+    let (seat, copy) = answering_seat(&sight, &wanted(call)?)?;
     let standing = copy.own().map(|own| own.record.standing);
     let mut dangers = Vec::new();
-    if standing.is_none_or(|standing| raises(standing, asked.to)) {
+    if standing.is_none_or(|standing| raises(standing, to)) {
         dangers.push(
             "a copy of a higher sequence may be served, and then every message is lost that was \
              confirmed without it; other copies are overwritten from it"
                 .to_owned(),
         );
     }
-    if !(asked.dry_run || asked.confirmed || dangers.is_empty()) {
-        let what = format!(
-            "the sequence of the copy of journal '{name}' on {} from {} to {}",
-            seat.name, copy.standing, asked.to
-        );
-        return Err(refused(&what, &dangers));
-    }
+    let what = format!(
+        "set the sequence of the copy of journal '{name}' on {} from {} to {to}",
+        seat.name, copy.standing
+    );
+    consent.check(&what, &dangers)?;
     let mut from = copy.standing.clone();
-    if !asked.dry_run {
-        let amendment = Amendment::Sequence { to: asked.to.get(), forced: asked.confirmed };
-        from =
-            call.node.amend_copy(seat.node, &journal.uid, amendment).await.map_err(|refusal| {
-                let mut failure = Failure::from(refusal);
-                if failure.status == StatusCode::BAD_REQUEST {
-                    (failure.status, failure.error) = (StatusCode::CONFLICT, "locked");
-                }
-                failure
-            })?;
+    if !consent.dry_run {
+        let amendment = Amendment::Sequence { to: to.get(), forced: consent.confirmed };
+        from = amend(call, seat, &journal.uid, amendment).await?;
         tracing::warn!(
-            journal = %name, node = seat.name, %from, to = %asked.to, by = call.by(),
+            journal = %name, node = seat.name, %from, to = %to, by = call.by(),
             "the local sequence was set by an operator"
         );
     }
     Ok(Answer::Json(json!({
-        "node": seat.name, "from": from, "to": asked.to.get(), "dangers": dangers,
-        "done": !asked.dry_run,
+        "node": seat.name, "from": from, "to": to.get(), "dangers": dangers,
+        "done": !consent.dry_run,
     })))
 }

@@ -90,8 +90,7 @@ fn cluster_size<N: Node>(node: &N) -> Answer {
 /// Whether the others could go on without this node: with the topology, and with each quorum queue
 /// that it has a member of.
 async fn quorum_critical<N: Node>(call: &Call<'_, N>) -> Answer {
-    let (online, nodes) = running(call.node);
-    if nodes == 1 {
+    if call.node.other_nodes().is_empty() {
         return ok(json!({"reason": "single node cluster"}));
     }
     let stats = call.node.stats();
@@ -125,7 +124,8 @@ async fn quorum_critical<N: Node>(call: &Call<'_, N>) -> Answer {
             json!({ "queues": [], "journals": journals }),
         );
     }
-    if online - 1 > nodes / 2 {
+    let topology = call.node.topology_votes();
+    if !topology.own || topology.running - 1 > topology.voters / 2 {
         return ok(json!({}));
     }
     failed(

@@ -13,12 +13,13 @@ use metadata::state::State;
 use model::id::NodeId;
 use serde_json::{Value, json};
 
-use super::activation::{self, short, told_of};
+use super::activation::{self, told_of};
 use super::call::Call;
+use super::consent::Consent;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
-use crate::journals::{Seat, Sight};
+use crate::journals::{Seat, Sight, is_named};
 use crate::node::Node;
 use crate::view::copy::{Amendment, JournalCopy, LeftJournal};
 
@@ -101,43 +102,21 @@ pub(super) async fn abandoned<N: Node>(call: &Call<'_, N>) -> Outcome<Answer> {
     list::respond(rows, &call.query)
 }
 
-/// What an operator has said to a change that may lose something.
-struct Consent {
-    confirmed: bool,
-    dry_run: bool,
-}
-
-fn consent<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Consent> {
-    call.administrator()?;
-    let force = call.body.flag("force", false)?;
-    let confirm = call.body.text_or("confirm", Some(""))?;
-    Ok(Consent { confirmed: force && confirm == name, dry_run: call.body.flag("dry_run", false)? })
-}
-
-impl Consent {
-    /// # Errors
-    /// If there are dangers that were not confirmed.
-    fn check(&self, what: &str, dangers: &[String]) -> Outcome<()> {
-        if self.confirmed || self.dry_run || dangers.is_empty() {
-            return Ok(());
-        }
-        Err(Failure::precondition_failed(format!(
-            "nothing was changed: this would {what}.\n{}\nRepeat it with force, and the name of the \
-             journal as confirmation, to accept that.",
-            dangers.iter().map(|danger| format!("- {danger}")).collect::<Vec<_>>().join("\n")
-        )))
-    }
+/// The seat of a node that answers, and the copy that it tells of.
+pub(super) fn answering_seat<'s>(
+    sight: &'s Sight<'_>,
+    node: &str,
+) -> Outcome<(&'s Seat, &'s JournalCopy)> {
+    let seat = sight.seats.iter().find(|seat| seat.is_of(node)).ok_or_else(|| {
+        Failure::bad_request(format!("{node} has no copy of journal '{}'", sight.journal.name))
+    })?;
+    let silent = || Failure::unavailable(format!("{} does not answer", seat.name));
+    Ok((seat, seat.copy.as_ref().ok_or_else(silent)?))
 }
 
 /// The seat of a node whose copy may be changed: it answers, and nobody has the lock.
 fn free_seat<'s>(state: &State, sight: &'s Sight<'_>, node: &str) -> Outcome<&'s Seat> {
-    let is_meant = |seat: &&Seat| seat.name == node || short(&seat.name) == node;
-    let seat = sight.seats.iter().find(is_meant).ok_or_else(|| {
-        Failure::bad_request(format!("{node} has no copy of journal '{}'", sight.journal.name))
-    })?;
-    if seat.copy.is_none() {
-        return Err(Failure::unavailable(format!("{} does not answer", seat.name)));
-    }
+    let (seat, _) = answering_seat(sight, node)?;
     let is_locked = state.lock(&sight.journal.uid).is_some_and(|lock| lock.holder.is_some());
     if is_locked || sight.serving().is_some() {
         return Err(locked(format!(
@@ -153,12 +132,13 @@ fn locked(reason: String) -> Failure {
 }
 
 /// The node that is named, or the one that is asked.
-fn wanted<N: Node>(call: &Call<'_, N>) -> Outcome<String> {
+pub(super) fn wanted<N: Node>(call: &Call<'_, N>) -> Outcome<String> {
     let node = call.body.text_or("node", Some(""))?;
     Ok(if node.is_empty() { call.node.stats().name } else { node })
 }
 
-async fn amend<N: Node>(
+/// Changes a copy; fails if it is in use.
+pub(super) async fn amend<N: Node>(
     call: &Call<'_, N>,
     seat: &Seat,
     uid: &str,
@@ -174,7 +154,7 @@ async fn amend<N: Node>(
 /// go on with, whatever its state file says. Of another one: it comes back from the disk of a node,
 /// with the queues that were declared in it.
 pub(super) async fn adopt<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    let consent = consent(call, name)?;
+    let consent = Consent::read(call, name)?;
     call.node.catch_up().await?;
     let state = call.node.state();
     let Some(journal) = state.journal(name) else {
@@ -258,7 +238,7 @@ async fn bring_back<N: Node>(
             uids.join(", ")
         )));
     }
-    let is_meant = |on: &str| node.is_empty() || on == node || short(on) == node;
+    let is_meant = |on: &str| node.is_empty() || is_named(on, &node);
     let chosen = copies.iter().filter(|(on, _)| is_meant(on)).max_by_key(|(_, one)| one.sequence);
     let Some((on, chosen)) = chosen else { return Err(Failure::not_found()) };
     let id = self::node(call, on)?;
@@ -300,7 +280,7 @@ async fn bring_back<N: Node>(
 /// `POST /journals/NAME/restore-copy` with `sequence`: a copy that was put aside on `node` takes the
 /// place of what it has, and is gone on with. Always needs `force` and `confirm`.
 pub(super) async fn restore<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    let consent = consent(call, name)?;
+    let consent = Consent::read(call, name)?;
     let sequence = call.body.integer("sequence")?.and_then(|number| u64::try_from(number).ok());
     let sequence = sequence.and_then(Age::new);
     let to = sequence.ok_or_else(|| Failure::bad_request("'sequence' has to be a sequence"))?;
@@ -362,22 +342,14 @@ pub(super) async fn restore<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<
 /// is copied afresh from the active node. If it may be served, or is newer than the others, that needs
 /// `force` and `confirm`.
 pub(super) async fn discard<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
-    let consent = consent(call, name)?;
+    let consent = Consent::read(call, name)?;
     call.node.catch_up().await?;
     let state = call.node.state();
     let journal = state.journal(name).ok_or_else(Failure::not_found)?;
     let told = call.node.all_journal_copies().await;
     let sight = Sight::new(&state, &call.node.names(), &told, journal);
     let node = wanted(call)?;
-    let is_meant = |seat: &&Seat| seat.name == node || short(&seat.name) == node;
-    let seat =
-        sight.seats.iter().find(is_meant).ok_or_else(|| {
-            Failure::bad_request(format!("{node} has no copy of journal '{name}'"))
-        })?;
-    let copy = seat
-        .copy
-        .as_ref()
-        .ok_or_else(|| Failure::unavailable(format!("{} does not answer", seat.name)))?;
+    let (seat, copy) = answering_seat(&sight, &node)?;
     let mut dangers = Vec::new();
     if sight.may_start(seat) {
         dangers.push(format!("the copy on {} may be served", seat.name));

@@ -78,6 +78,17 @@ pub struct OtherNode {
     pub disk_alarm: bool,
 }
 
+/// Who decides on the topology, as far as a node knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopologyVotes {
+    /// How many nodes have a vote.
+    pub voters: usize,
+    /// How many of these run.
+    pub running: usize,
+    /// Whether the node itself has one.
+    pub own: bool,
+}
+
 /// An open listener.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {

@@ -253,6 +253,21 @@ async fn health_checks_look_at_quorum_queues() {
 }
 
 #[tokio::test]
+async fn a_node_without_a_vote_does_not_count_for_the_topology() {
+    let asker = asker();
+    let critical = "health/checks/node-is-quorum-critical";
+    for (id, name) in [(SECOND, "leveret@second"), (THIRD, "leveret@third")] {
+        asker.node.add_node(name, Part::empty(id));
+    }
+    assert_eq!(asker.get(critical).await.status, 200);
+    // Three run; two of them vote, this one included.
+    asker.node.set_voteless(1);
+    let got = asker.get(critical).await;
+    assert_eq!(got.status, 503);
+    assert!(got.text.contains("no majority for changes of the topology"), "{}", got.text);
+}
+
+#[tokio::test]
 async fn raft_has_metrics() {
     let (asker, _) = cluster();
     let text = asker.scrape("/metrics").await.text;

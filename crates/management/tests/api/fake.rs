@@ -16,7 +16,7 @@ use management::view::counters::{GlobalCounters, MessageCounters};
 use management::view::message::{
     GetMode, GetRequest, GotMessage, PeekError, PeekedMessage, PublishOutcome, PublishRequest,
 };
-use management::view::node::{JournalStats, Listener, NodeStats, OtherNode};
+use management::view::node::{JournalStats, Listener, NodeStats, OtherNode, TopologyVotes};
 use management::view::part::{ConsumerPart, MemberPart, Part, QueuePart};
 use management::view::queue::QueueStats;
 use management::view::raft::{MemberReport, RaftMember, RaftRole};
@@ -73,6 +73,8 @@ struct Inner {
     alarm: bool,
     /// The others whose disk alarm is on.
     alarms_elsewhere: Vec<String>,
+    /// How many of the others have no vote on the topology yet.
+    voteless: usize,
     not_serving: bool,
     reject: bool,
 }
@@ -261,6 +263,11 @@ impl Fake {
     /// Turns the disk alarm of another node on.
     pub(crate) fn add_alarm_elsewhere(&self, name: &str) {
         self.inner.lock().alarms_elsewhere.push(name.to_owned());
+    }
+
+    /// So many of the nodes that run have no vote on the topology yet.
+    pub(crate) fn set_voteless(&self, count: usize) {
+        self.inner.lock().voteless = count;
     }
 
     /// As while recovering.
@@ -752,6 +759,12 @@ impl Node for Fake {
         inner.connections.retain(|connection| connection.name != name);
         inner.closed.push((name.to_owned(), reason.to_owned()));
         inner.connections.len() < before
+    }
+
+    fn topology_votes(&self) -> TopologyVotes {
+        let inner = self.inner.lock();
+        let running = 1 + inner.others.len() - inner.voteless;
+        TopologyVotes { voters: running + inner.silent.len(), running, own: true }
     }
 
     fn other_nodes(&self) -> Vec<OtherNode> {
