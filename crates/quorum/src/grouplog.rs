@@ -253,7 +253,7 @@ impl GroupLog {
         let Some(vote) = founding.vote() else { return };
         let mut state = self.state.lock();
         let position = state.take_position();
-        state.vote = Some((vote, position));
+        let old = state.vote.replace((vote, position));
         let voted = self.put(position, &Head::Vote(vote), Bytes::new());
         let payload = Payload::Membership(founding.membership());
         let (kind, bytes) = stored(&payload);
@@ -271,7 +271,8 @@ impl GroupLog {
             bytes: u32::try_from(bytes.len()).expect("members are few"),
             held: Some(payload),
         });
-        state.unwritten = vec![voted, founded];
+        let old = old.map(|(_, at)| Op::Release { stream: self.stream, first: at, last: at });
+        state.unwritten = [voted, founded].into_iter().chain(old).collect();
     }
 
     /// Hands over how the group began, if that has not been done.
@@ -448,13 +449,7 @@ impl GroupLog {
                 held: Some(payload),
             };
             state.slots.push_back(slot);
-            ops.push(Op::Put {
-                stream: self.stream,
-                seq: position,
-                class: Class::Bulk,
-                head: Head::Entry { kind, id }.encode(),
-                payload: op::Payload::Bytes(bytes),
-            });
+            ops.push(self.put(position, &Head::Entry { kind, id }, bytes));
         }
         let lsn = self.submit(&mut state, ops);
         state.slots.range_mut(before..).for_each(|slot| slot.lsn = lsn);
@@ -777,8 +772,18 @@ impl GroupLog {
     }
 
     fn put(&self, seq: Seq, head: &Head, payload: Bytes) -> Op {
-        let (class, payload) = (class_of(head), op::Payload::Bytes(payload));
+        let (class, payload) = (self.class_of(head), op::Payload::Bytes(payload));
         Op::Put { stream: self.stream, seq, class, head: head.encode(), payload }
+    }
+
+    /// What is small and must go on when the disk is full is vital.
+    fn class_of(&self, head: &Head) -> Class {
+        match head {
+            Head::Vote(_) | Head::Purged(_) | Head::Committed(_) => Class::Vital,
+            // What is waited for has to be what was asked for, see `until`.
+            Head::Entry { .. } => self.class,
+            Head::Checkpoint(_) | Head::Carried { .. } | Head::Arrived { .. } => Class::Bulk,
+        }
     }
 
     /// The last checkpoint, read from the journal.
@@ -861,16 +866,6 @@ fn loaded(kind: EntryKind, bytes: Bytes) -> io::Result<Payload> {
             Payload::Membership(membership)
         }
     })
-}
-
-/// What is small and must go on when the disk is full is vital.
-fn class_of(head: &Head) -> Class {
-    match head {
-        Head::Vote(_) | Head::Purged(_) | Head::Committed(_) => Class::Vital,
-        Head::Entry { .. } | Head::Checkpoint(_) | Head::Carried { .. } | Head::Arrived { .. } => {
-            Class::Bulk
-        }
-    }
 }
 
 /// Releases of positions, neighbours together.

@@ -262,9 +262,8 @@ impl Host {
             let mine = vote.committed && vote.leader_id.voted_for == me.0;
             mine && crate::sim::breaks(crate::sim::Broken::RestoredLeader)
         });
-        // A member that has any trace of the group was there before.
-        let founding = recovered.founding.take().filter(|_| recovered.is_empty());
-        let founding = founding.filter(|founding| !founding.members.is_empty());
+        let founding = recovered.founding.take();
+        let founding = founding.filter(|founding| recovered.is_as_before(founding));
         let term = match &founding {
             Some(_) => founding::TERM,
             None => recovered.vote.map_or(0, |(vote, _)| vote.leader_id.term),

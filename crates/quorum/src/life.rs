@@ -44,8 +44,8 @@ enum Stage {
     Waking(Turn, Summary),
     Awake(Arc<Awake>, Option<Gate>),
     Falling(Turn, Arc<Awake>),
-    /// For good, and why.
-    Stopped(String),
+    /// For good, and why; what was known of the members then.
+    Stopped(String, Summary),
 }
 
 /// What waits for the end of a change.
@@ -92,7 +92,7 @@ impl fmt::Debug for Life {
             Stage::Waking(..) => "waking",
             Stage::Awake(..) => "awake",
             Stage::Falling(..) => "falling asleep",
-            Stage::Stopped(_) => "stopped",
+            Stage::Stopped(..) => "stopped",
         })
     }
 }
@@ -181,18 +181,19 @@ impl Group {
                 let committed = awake.metrics(|metrics| metrics.local_committed);
                 view(false, &awake.summary(self), committed)
             }
-            Stage::Stopped(_) => view(false, &Summary::default(), applied),
+            Stage::Stopped(_, summary) => view(false, summary, applied),
         }
     }
 
     /// The newest membership, committed or not.
     pub(crate) fn membership(&self) -> Arc<StoredMembership> {
         match &*self.life.stage.lock() {
-            Stage::Asleep(summary) | Stage::Waking(_, summary) => Arc::clone(&summary.membership),
+            Stage::Asleep(summary) | Stage::Waking(_, summary) | Stage::Stopped(_, summary) => {
+                Arc::clone(&summary.membership)
+            }
             Stage::Awake(awake, _) | Stage::Falling(_, awake) => {
                 awake.metrics(|metrics| Arc::clone(&metrics.membership_config))
             }
-            Stage::Stopped(_) => Arc::default(),
         }
     }
 
@@ -200,7 +201,7 @@ impl Group {
     pub(crate) fn awake(&self) -> Option<Arc<Awake>> {
         match &*self.life.stage.lock() {
             Stage::Awake(awake, _) | Stage::Falling(_, awake) => Some(Arc::clone(awake)),
-            Stage::Asleep(_) | Stage::Waking(..) | Stage::Stopped(_) => None,
+            Stage::Asleep(_) | Stage::Waking(..) | Stage::Stopped(..) => None,
         }
     }
 
@@ -234,7 +235,7 @@ impl Group {
                         awake.touch(self.now());
                         return Ok(Arc::clone(awake));
                     }
-                    Stage::Stopped(error) => return Err(GroupError::Refused(error.clone())),
+                    Stage::Stopped(error, _) => return Err(GroupError::Refused(error.clone())),
                     Stage::Asleep(_) => self.begin_to_wake(&mut stage, Turn::default()),
                     Stage::Waking(..) | Stage::Falling(..) => {}
                 }
@@ -273,7 +274,7 @@ impl Group {
                 turn.proposals.push(payload);
                 Ok(())
             }
-            Stage::Stopped(_) => Err(NotLeader),
+            Stage::Stopped(..) => Err(NotLeader),
         }
     }
 
@@ -292,7 +293,7 @@ impl Group {
                 }
             }
             Stage::Waking(..) | Stage::Falling(..) => feed(None),
-            Stage::Stopped(_) => {}
+            Stage::Stopped(..) => {}
         }
     }
 

@@ -74,6 +74,16 @@ impl Recovered {
         self.entries.is_empty() && self.vote.is_none() && self.checkpoint.is_none()
     }
 
+    /// Whether the member has done nothing yet in a group that begins so. Its vote may have come to the
+    /// disk without the entry behind it: by a crash, or since the disk was full. Whatever else it has
+    /// acknowledged would be behind that entry.
+    pub(crate) fn is_as_before(&self, founding: &Founding) -> bool {
+        let has_nothing = self.entries.is_empty() && self.checkpoint.is_none();
+        let vote = self.vote.map(|(vote, _)| vote);
+        let is_its = |founded| vote.is_none_or(|vote| vote == founded);
+        has_nothing && founding.vote().is_some_and(is_its)
+    }
+
     /// Takes note of a record: its position, its head and the length of its payload.
     pub fn note(&mut self, position: Seq, head: &[u8], bytes: u32) {
         self.highest = self.highest.max(position.0);

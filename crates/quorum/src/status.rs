@@ -31,6 +31,8 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// Whether a change of the members is not committed yet.
     pub is_changing: bool,
+    /// Whether it has failed: until the next start it neither votes nor takes entries.
+    pub has_failed: bool,
     /// Whether it sleeps: it was not used for a while, and wakes when it is.
     pub is_asleep: bool,
 }
@@ -121,6 +123,7 @@ impl Shared {
             log_bytes: log.bytes,
             members: view.members,
             is_changing: view.is_changing,
+            has_failed: group.seat.has_failed(),
             is_asleep: view.is_asleep,
         }
     }

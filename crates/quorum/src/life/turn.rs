@@ -72,8 +72,8 @@ impl Group {
             shared.awake.lock().insert(self.id);
         }
         let mut stage = self.life.stage.lock();
-        let Stage::Waking(turn, _) = &mut *stage else { return };
-        let mut turn = std::mem::take(turn);
+        let Stage::Waking(turn, summary) = &mut *stage else { return };
+        let (mut turn, summary) = (std::mem::take(turn), summary.clone());
         match made {
             Ok(awake) => {
                 let awake = Arc::new(awake);
@@ -93,11 +93,12 @@ impl Group {
                 *stage = Stage::Awake(awake, gate);
             }
             Err(error) => {
-                *stage = Stage::Stopped(error.clone());
+                *stage = Stage::Stopped(error.clone(), summary.clone());
                 drop(stage);
                 if shared.group(self.id).is_some_and(|group| Arc::ptr_eq(&group, &self)) {
                     tracing::error!(group = %self.id, error, "a group cannot wake");
-                    self.seat.call(|member| member.failed(error));
+                    self.say_farewell(&summary);
+                    self.seat.fail(error);
                 }
                 return turn.end();
             }
@@ -227,7 +228,7 @@ impl Group {
         let Stage::Falling(turn, _) = &mut *stage else { return false };
         let mut turn = std::mem::take(turn);
         if let Err(error) = synced {
-            *stage = Stage::Stopped(error.to_string());
+            *stage = Stage::Stopped(error.to_string(), summary);
             drop(stage);
             turn.end();
             return false;
@@ -276,7 +277,7 @@ impl Group {
             Stage::Awake(awake, _) => drop(awake.raft.shutdown().await),
             Stage::Asleep(summary) => self.say_farewell(&summary),
             // Somebody else has stopped it.
-            Stage::Waking(..) | Stage::Falling(..) | Stage::Stopped(_) => {}
+            Stage::Waking(..) | Stage::Falling(..) | Stage::Stopped(..) => {}
         }
         self.seat.close();
     }
@@ -289,7 +290,8 @@ impl Group {
             turn.waiting.push(sender);
             return Err(over);
         }
-        Ok(std::mem::replace(&mut *stage, Stage::Stopped("it was stopped".into())))
+        let stopped = Stage::Stopped("it was stopped".into(), Summary::default());
+        Ok(std::mem::replace(&mut *stage, stopped))
     }
 
     fn say_farewell(&self, summary: &Summary) {

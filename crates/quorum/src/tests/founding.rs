@@ -159,3 +159,30 @@ async fn groups_that_never_sleep_begin_in_the_same_way() {
     cluster.all_have(&cluster.ids(), 1).await;
     assert_eq!(role(&cluster, node(1)), Role::Leader { term: 1 });
 }
+
+/// Votes may use the reserve of a full disk, entries may not: what is left of the beginning is the
+/// vote alone.
+#[tokio::test(start_paused = true)]
+async fn what_began_while_the_disks_were_full_begins_again() {
+    let mut cluster = begun(3).await;
+    for id in cluster.ids() {
+        cluster.nodes[&id].log.fill(true);
+    }
+    tokio::time::sleep(AFTER).await;
+    for id in cluster.ids() {
+        cluster.kill(id).await;
+        let recovered = cluster.grave(id).recovered(GROUP.stream());
+        assert!(recovered.vote.is_some() && recovered.entries.is_empty());
+    }
+    for number in 1..=3 {
+        cluster.revive(node(number), &std::collections::BTreeSet::new()).await;
+        cluster.begin(node(number), false).await;
+    }
+    let leader = cluster.some_leader(GROUP, &cluster.ids()).await;
+    cluster.propose(leader, "one");
+    cluster.all_have(&cluster.ids(), 1).await;
+    tokio::time::sleep(AFTER).await;
+    cluster.kill(node(1)).await;
+    let recovered = cluster.grave(node(1)).recovered(GROUP.stream());
+    assert!(recovered.damage().is_none() && recovered.stale.is_empty());
+}

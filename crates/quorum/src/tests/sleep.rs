@@ -246,3 +246,20 @@ async fn groups_that_sleep_and_wake_all_the_time_lose_no_answer() {
         }
     }
 }
+
+/// A record of it cannot be read: it has failed here, and the others go on.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_wake_leads_no_longer() {
+    let (cluster, leader) = sleeping().await;
+    cluster.host(leader).checkpoint(GROUP).await.unwrap();
+    cluster.asleep(&cluster.ids()).await;
+    cluster.nodes[&leader].log.hide(true);
+    cluster.propose(leader, "nobody hears of it");
+    let heir = cluster.some_leader(GROUP, &[node(2), node(3)]).await;
+    cluster.propose(heir, "two");
+    cluster.all_have(&[node(2), node(3)], 2).await;
+    let failed = cluster.host(leader).status(GROUP).unwrap();
+    assert!(failed.has_failed && failed.members.len() == 3, "{failed:?}");
+    assert!(!matches!(failed.role, Role::Leader { .. }), "{failed:?}");
+    assert!(!cluster.host(heir).status(GROUP).unwrap().has_failed);
+}

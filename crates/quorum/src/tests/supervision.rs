@@ -131,6 +131,22 @@ async fn a_group_with_heartbeats_of_its_own_elects_and_survives_its_leader() {
     cluster.all_have(&cluster.ids(), 2).await;
 }
 
+/// It waits for less than entries of other groups do: so they must not wait for more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_group_with_heartbeats_has_taken_is_on_a_disk_that_is_full() {
+    let mut cluster = Cluster::new(3);
+    cluster.care = Care::Heartbeats;
+    let leader = cluster.group().await;
+    cluster.nodes[&node(3)].log.fill(true);
+    cluster.propose(leader, "one");
+    cluster.all_have(&cluster.ids(), 1).await;
+    cluster.kill(node(3)).await;
+    let recovered = cluster.grave(node(3)).recovered(GROUP.stream());
+    let last = recovered.entries.last().map(|entry| entry.id.index);
+    let leader_s = cluster.host(leader).status(GROUP).unwrap().last;
+    assert_eq!(last, leader_s);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_stops_while_its_node_lives_is_replaced() {
     let mut cluster = Cluster::new(3);

@@ -44,6 +44,8 @@ struct LogState {
     /// Whether there is no room for bulk puts, and those that wait for it.
     full: bool,
     homeless: Vec<(Lsn, Op)>,
+    /// Whether nothing can be read.
+    unreadable: bool,
     dead: bool,
 }
 
@@ -77,6 +79,11 @@ impl MemoryLog {
         if let Some(last) = last {
             self.watermark.advance(last);
         }
+    }
+
+    /// Lets every read fail, or none.
+    pub(crate) fn hide(&self, hidden: bool) {
+        self.state.lock().unreadable = hidden;
     }
 
     pub(crate) fn sync(&self) {
@@ -185,7 +192,7 @@ impl Log for MemoryLog {
     fn read(&self, stream: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>) {
         let state = self.state.lock();
         for seq in seqs {
-            let record = state.records.get(&(stream, *seq));
+            let record = state.records.get(&(stream, *seq)).filter(|_| !state.unreadable);
             out.push(record.map(|(_, payload)| payload.clone()).ok_or(ReadError::Missing));
         }
     }
