@@ -157,6 +157,15 @@ impl Links {
         self.shared.route(to).ok_or(NotSent::NotConnected)?.message(channel, payload)
     }
 
+    /// The same, however much waits: for messages of which their senders have few under way, and which
+    /// nobody sends again.
+    ///
+    /// # Errors
+    /// If the peer is not up, or the payload is too large.
+    pub fn send_bounded(&self, to: NodeId, channel: u8, payload: Bytes) -> Result<(), NotSent> {
+        self.shared.route(to).ok_or(NotSent::NotConnected)?.bounded_message(channel, payload)
+    }
+
     /// Waits until there is room to send more to this peer, or it is not up.
     pub async fn room(&self, to: NodeId) {
         if let Some(outbox) = self.shared.route(to) {

@@ -77,6 +77,17 @@ impl Outbox {
         Ok(())
     }
 
+    /// Takes a message, however much waits: whoever has it sent bounds that.
+    pub(crate) fn bounded_message(&self, channel: u8, payload: Bytes) -> Result<(), NotSent> {
+        let mut state = self.state.lock();
+        match self.admits(&state, &payload) {
+            Ok(()) | Err(NotSent::Full) => {}
+            Err(other) => return Err(other),
+        }
+        self.push(&mut state, Frame { kind: Kind::Message, channel, correlation: 0, payload });
+        Ok(())
+    }
+
     /// Takes a request. The receiver hears the answer; it errs once the connection is lost.
     pub(crate) fn request(
         &self,

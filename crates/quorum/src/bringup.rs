@@ -273,8 +273,11 @@ pub(crate) struct Receiving {
 
 /// What to do after a piece.
 pub(crate) enum Received {
-    /// Ask for the next.
-    More,
+    /// Ask for the next, once what came before this one is on the disk.
+    More {
+        /// The last put of that.
+        stored: Lsn,
+    },
     /// Install it.
     All(Box<Complete>),
 }
@@ -309,6 +312,7 @@ impl Receiving {
             |this: &&mut Self| this.from == from && this.session == session && this.next == number;
         let this = slot.as_mut().filter(fits)?;
         this.next += 1;
+        let stored = this.stored;
         match piece {
             Piece::State(part) => this.state.put_slice(&part),
             Piece::Bodies(parts) => this.store(log, parts),
@@ -326,7 +330,7 @@ impl Receiving {
                 return Some(Received::All(Box::new(Complete { vote, snapshot, positions })));
             }
         }
-        Some(Received::More)
+        Some(Received::More { stored })
     }
 
     fn store(&mut self, log: &GroupLog, parts: Vec<(u64, bool, Bytes)>) {
@@ -370,8 +374,8 @@ pub(crate) async fn install(raft: &Raft, log: &GroupLog, complete: Complete) -> 
     let Complete { vote, snapshot, positions } = complete;
     let last = snapshot.meta.last_log_id;
     let response = raft.install_full_snapshot(vote, snapshot).await.ok()?;
-    if log.checkpointed() != last {
-        // Refused, or not needed.
+    if log.arrived() != last {
+        // Refused, or not needed. One of its own that is newer says nothing.
         log.release(&positions);
     }
     Some(response.vote)

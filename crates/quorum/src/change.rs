@@ -1,7 +1,7 @@
 //! What is rare: changes of the members, of the leader, and reads that must not be stale.
 
 use crate::group::GroupId;
-use crate::host::{Group, GroupError, Host};
+use crate::host::{Group, GroupError, Host, Shared};
 use crate::member::Role;
 use crate::types::Types;
 use model::id::NodeId;
@@ -28,6 +28,26 @@ pub enum Change {
     Promote(NodeId),
     /// A voter or learner is no longer a member.
     Remove(NodeId),
+}
+
+/// Leaves the place of a leader to another voter.
+async fn hand_over(shared: &Shared, group: &Arc<Group>, to: NodeId) -> Result<(), GroupError> {
+    let awake = group.wake().await?;
+    let Some(term) = group.seat.leave() else {
+        return Err(GroupError::Refused("this node does not lead".into()));
+    };
+    let stopped = |error: openraft::errors::Fatal<Types>| GroupError::Refused(error.to_string());
+    awake.raft.trigger().transfer_leader(to.0).await.map_err(stopped)?;
+    let is_over = move |metrics: &openraft::RaftMetrics<Types>| {
+        metrics.current_term > term && metrics.current_leader.is_some()
+    };
+    let waited = awake.raft.wait(Some(TRANSFER_WAIT)).metrics(is_over, "a new leader").await;
+    if waited.is_ok() {
+        return Ok(());
+    }
+    group.give_up(term).await?;
+    shared.alarm.ring_for(group.id);
+    Err(GroupError::Refused(format!("{to} did not take over")))
 }
 
 impl Host {
@@ -81,23 +101,11 @@ impl Host {
         if !group.voters().contains(&to) {
             return Err(GroupError::Refused(format!("{to} is not a voter")));
         }
-        let awake = group.wake().await?;
-        let Some(term) = group.seat.leave() else {
-            return Err(GroupError::Refused("this node does not lead".into()));
-        };
-        let stopped =
-            |error: openraft::errors::Fatal<Types>| GroupError::Refused(error.to_string());
-        awake.raft.trigger().transfer_leader(to.0).await.map_err(stopped)?;
-        let is_over = move |metrics: &openraft::RaftMetrics<Types>| {
-            metrics.current_term > term && metrics.current_leader.is_some()
-        };
-        let waited = awake.raft.wait(Some(TRANSFER_WAIT)).metrics(is_over, "a new leader").await;
-        if waited.is_ok() {
-            return Ok(());
-        }
-        group.give_up(term).await?;
-        self.shared.alarm.ring_for(id);
-        Err(GroupError::Refused(format!("{to} did not take over")))
+        // Once it is begun it ends, whether somebody waits for that or not: nobody else would give up a
+        // place that was left and not taken.
+        let shared = Arc::clone(&self.shared);
+        let task = Types::spawn(async move { hand_over(&shared, &group, to).await });
+        task.await.unwrap_or_else(|error| Err(GroupError::Refused(error.to_string())))
     }
 
     /// Confirms with a majority that this node leads, and waits until its member has everything

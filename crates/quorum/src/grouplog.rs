@@ -76,6 +76,8 @@ struct State {
     checkpoint: Option<(LogId, Seq)>,
     /// Bytes of the last checkpoint that this start has stored.
     image: u64,
+    /// See [`GroupLog::arrived`].
+    arrived: Option<LogId>,
     /// The index of the first slot.
     first: u64,
     slots: VecDeque<Slot>,
@@ -224,6 +226,7 @@ impl GroupLog {
             committed,
             checkpoint,
             image: 0,
+            arrived: None,
             first,
             held_from: first + slots.len() as u64,
             slots,
@@ -675,6 +678,16 @@ impl GroupLog {
         }
     }
 
+    /// Waits until what was handed over is on the disk.
+    pub(crate) async fn reached(&self, lsn: Lsn) -> io::Result<()> {
+        self.disk.watermark.reached(Until::Durable, lsn).await
+    }
+
+    /// The checkpoint that has come from another node last, since the start.
+    pub(crate) fn arrived(&self) -> Option<LogId> {
+        self.state.lock().arrived
+    }
+
     /// Stores a checkpoint in place of the last one; durable when it returns.
     pub(crate) async fn save_checkpoint(
         &self,
@@ -754,6 +767,7 @@ impl GroupLog {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.image = image.len() as u64;
+        (state.asked, state.grown, state.arrived) = (id.index, 0, Some(id));
         let old = state.checkpoint.replace((id, position)).map(|(_, at)| at);
         let mut ops: Vec<Op> = Vec::new();
         ops.extend(old.map(|at| Op::Release { stream: self.stream, first: at, last: at }));

@@ -149,7 +149,7 @@ pub(crate) struct Shared {
     /// Groups that have another address than their number, by address.
     moved: RwLock<BTreeMap<GroupId, GroupId>>,
     /// Requests that wait for a group to be started, by its address.
-    awaited: Mutex<BTreeMap<GroupId, Vec<oneshot::Sender<Arc<Group>>>>>,
+    pub(crate) awaited: Mutex<BTreeMap<GroupId, Vec<oneshot::Sender<Arc<Group>>>>>,
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) news: mpsc::UnboundedSender<News>,
     /// The groups that are awake and may sleep some day.
@@ -366,6 +366,15 @@ impl Host {
     /// If the group is not started here, or has stopped.
     pub async fn elect(&self, id: GroupId) -> Result<(), GroupError> {
         self.group(id)?.elect(0).await
+    }
+
+    /// Wakes a group that sleeps. If it leads, it tells members the log that lack some of it, and stays
+    /// awake for that for a while.
+    ///
+    /// # Errors
+    /// If it is not started here, or cannot wake.
+    pub async fn rouse(&self, id: GroupId) -> Result<(), GroupError> {
+        self.group(id)?.wake().await.map(drop)
     }
 
     /// Proposes an entry. Never blocks; the caller bounds what is under way. It learns the outcome
@@ -612,7 +621,18 @@ impl Shared {
             waiters.push(sender);
             waiting
         };
-        Types::timeout(START_WAIT, waiting).await.ok()?.ok()
+        let started = Types::timeout(START_WAIT, waiting).await.ok().and_then(Result::ok);
+        if started.is_none() {
+            // It may never be started, or asked for again.
+            let mut awaited = self.awaited.lock();
+            if let Some(waiters) = awaited.get_mut(&id) {
+                waiters.retain(|waiter| !waiter.is_closed());
+                if waiters.is_empty() {
+                    awaited.remove(&id);
+                }
+            }
+        }
+        started
     }
 
     /// A leader has spoken as such.
@@ -816,7 +836,11 @@ impl Group {
             Receiving::take(&mut receiving, &self.log, from, session, number, piece)?
         };
         let vote = match received {
-            Received::More => return Some(Bytes::new()),
+            Received::More { stored } => {
+                // A disk that is slower than the net, or full, holds up the sender.
+                self.log.reached(stored).await.ok()?;
+                return Some(Bytes::new());
+            }
             Received::All(complete) => bringup::install(&awake.raft, &self.log, *complete).await?,
         };
         Some(rpc::encode_vote(&vote))

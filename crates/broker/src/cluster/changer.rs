@@ -317,6 +317,11 @@ impl<S: Site> Changer<S> {
             if Instant::now() > deadline {
                 return Err(MemberError::TimedOut);
             }
+            if status.is_asleep {
+                // Who follows without a vote does not ask who leads, and a leader that sleeps tells
+                // nobody anything.
+                self.site.rouse(id).await;
+            }
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -229,6 +229,11 @@ fn todo(state: &State, queue: &Queue, status: &Status, is_up: impl Fn(NodeId) ->
     if !matches!(status.role, Role::Leader { .. }) || status.is_changing {
         return todo;
     }
+    // Whoever leads is a member. If the status does not say so, it does not say who the others are: to
+    // take them for gone would delete their data.
+    if status.members.iter().all(|one| Some(one.node) != status.leader) {
+        return todo;
+    }
     for member in &queue.members {
         let seat = status.members.iter().find(|one| one.node == member.node);
         match (seat, member.stage) {
@@ -343,6 +348,7 @@ mod tests {
             log_bytes: 0,
             members: members.iter().map(member).collect(),
             is_changing: false,
+            has_failed: false,
             is_asleep: false,
         }
     }
@@ -385,6 +391,15 @@ mod tests {
         assert_eq!(todo(&cluster(), &queue, &new, |_| true), Todo::default());
         let stranger = Status { last: Some(0), ..status(&[(1, true, None), (5, true, None)]) };
         assert_eq!(todo(&cluster(), &queue, &stranger, |_| true).take_out, [NodeId(5)]);
+    }
+
+    /// A group that has failed may not know its members: none of them is gone.
+    #[test]
+    fn a_status_without_the_leader_itself_says_nothing() {
+        let queue = queue(&[(1, Stage::Started), (2, Stage::Started), (3, Stage::Started)]);
+        for members in [&[][..], &[(2, true, Some(7))]] {
+            assert_eq!(todo(&cluster(), &queue, &status(members), |_| true), Todo::default());
+        }
     }
 
     #[test]

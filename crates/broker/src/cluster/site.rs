@@ -43,6 +43,9 @@ pub(crate) trait Site: Send + Sync + 'static {
     /// A queue's group as this node's member sees it.
     fn status(&self, queue: QueueId) -> Option<Status>;
 
+    /// Wakes a queue's group, if it sleeps. If that fails, its status says so.
+    fn rouse(&self, queue: QueueId) -> impl Future<Output = ()> + Send;
+
     /// Changes the members of a group that is led here; returns when that is committed.
     fn change(
         &self,
@@ -90,6 +93,10 @@ impl Site for OwnSite {
 
     fn status(&self, queue: QueueId) -> Option<Status> {
         self.cluster.host.status(GroupId::from(queue))
+    }
+
+    async fn rouse(&self, queue: QueueId) {
+        drop(self.cluster.host.rouse(GroupId::from(queue)).await);
     }
 
     async fn change(&self, queue: QueueId, change: Change) -> Result<(), GroupError> {

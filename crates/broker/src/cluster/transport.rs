@@ -60,7 +60,9 @@ impl Way for Road {
 impl Transport for Road {
     fn send(&self, to: NodeId, payload: Bytes) -> Result<(), NotConnected> {
         let links = self.links().ok_or(NotConnected)?;
-        links.send(to, channel::RAFT_MESSAGES, payload).map_err(|_| NotConnected)
+        // A window bounds a group's appends, and so their answers. What else waits is of no concern to
+        // them: nobody would send them again.
+        links.send_bounded(to, channel::RAFT_MESSAGES, payload).map_err(|_| NotConnected)
     }
 
     fn has_room(&self, to: NodeId) -> bool {

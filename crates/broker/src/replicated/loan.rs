@@ -26,7 +26,7 @@ pub(crate) enum Lent {
     Body(Message),
     /// Nothing: it cannot be read here either.
     None,
-    /// It was too much for one answer: ask again.
+    /// It was too much for one answer, or this member does not know yet whether it has it: ask again.
     Later,
 }
 
@@ -118,11 +118,14 @@ impl Loan {
     }
 }
 
-/// What of these fits into one answer; of the rest it says so.
-pub(crate) fn fitting(bodies: Vec<(Seq, Option<Message>)>) -> Vec<(Seq, Lent)> {
+/// What of these fits into one answer; of the rest it says so. `denies`: what is not among them this
+/// member does not have, and never will.
+pub(crate) fn fitting(bodies: Vec<(Seq, Option<Message>)>, denies: bool) -> Vec<(Seq, Lent)> {
     let mut bytes = 0;
     let lend = |(name, message): (Seq, Option<Message>)| {
-        let Some(message) = message else { return (name, Lent::None) };
+        let Some(message) = message else {
+            return (name, if denies { Lent::None } else { Lent::Later });
+        };
         let first = bytes == 0;
         bytes += message.encoded_len();
         let fits = first || bytes <= ANSWER_BYTES;
@@ -171,7 +174,9 @@ mod tests {
             (Seq(3), Some(large)),
             (Seq(4), Some(message(b"small"))),
         ];
-        let fitting = fitting(bodies);
+        let unsure = fitting(bodies.clone(), false);
+        assert!(matches!(unsure[1].1, Lent::Later));
+        let fitting = fitting(bodies, true);
         let [(_, first), (_, second), (_, third), (_, fourth)] = &fitting[..] else {
             panic!("one for each");
         };

@@ -157,7 +157,8 @@ impl Desk {
         Arc::clone(&self.journal).read_later(stream, asked, then);
     }
 
-    /// Reads bodies where it may block, and lends them, with those that are here, to another member.
+    /// Reads bodies where it may block, and lends them, with those that are here, to another member;
+    /// see [`loan::fitting`].
     pub(crate) fn lend_places(
         &self,
         queue: QueueId,
@@ -165,9 +166,10 @@ impl Desk {
         to: NodeId,
         mut here: Vec<(Seq, Option<Message>)>,
         places: Vec<(Seq, Place)>,
+        denies: bool,
     ) {
         let fabric = Arc::clone(&self.fabric);
-        let lend = move |bodies| fabric.lend_bodies(to, queue, loan::fitting(bodies));
+        let lend = move |bodies| fabric.lend_bodies(to, queue, loan::fitting(bodies, denies));
         if places.is_empty() {
             return lend(here);
         }

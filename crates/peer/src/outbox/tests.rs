@@ -14,18 +14,19 @@ async fn it_takes_until_it_is_full_and_again_when_there_is_room() {
     assert_eq!(outbox.message(1, payload.clone()), Ok(()));
     assert_eq!(outbox.message(1, payload.clone()), Err(NotSent::Full));
     assert_eq!(outbox.request(1, payload.clone()).unwrap_err(), NotSent::Full);
-    // an answer was asked for, and is taken
+    // an answer was asked for, and is taken, as is what its sender bounds
     outbox.answer(7, Some(payload.clone()));
+    assert_eq!(outbox.bounded_message(1, payload.clone()), Ok(()));
     let waiter = tokio::spawn({
         let outbox = Arc::clone(&outbox);
         async move { outbox.room().await }
     });
     let mut taken = VecDeque::new();
     outbox.take(&mut taken);
-    assert_eq!(taken.iter().map(|frame| frame.kind as u8).collect::<Vec<_>>(), [1, 1, 3]);
+    assert_eq!(taken.iter().map(|frame| frame.kind as u8).collect::<Vec<_>>(), [1, 1, 3, 1]);
     // what is taken is not written yet
     assert_eq!(outbox.message(1, payload.clone()), Err(NotSent::Full));
-    outbox.written(101);
+    outbox.written(201);
     waiter.await.unwrap();
     assert_eq!(outbox.message(1, payload), Ok(()));
 }
@@ -55,6 +56,7 @@ async fn who_waits_hears_of_the_answer_or_of_the_loss() {
     waiter.await.unwrap();
     outbox.answered(third, Ok(Bytes::new()));
     assert_eq!(ask().unwrap_err(), NotSent::NotConnected);
+    assert_eq!(outbox.bounded_message(1, Bytes::new()), Err(NotSent::NotConnected));
     outbox.answer(1, None);
     let mut taken = VecDeque::new();
     outbox.take(&mut taken);

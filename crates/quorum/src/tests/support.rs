@@ -34,6 +34,7 @@ pub(crate) struct MemoryLog {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 struct LogState {
     records: BTreeMap<(StreamId, Seq), (Vec<u8>, Bytes)>,
     highest: BTreeMap<StreamId, Seq>,
@@ -79,6 +80,15 @@ impl MemoryLog {
         if let Some(last) = last {
             self.watermark.advance(last);
         }
+    }
+
+    /// Bytes of what waits for the disk.
+    pub(crate) fn waiting(&self) -> usize {
+        let bytes = |op: &Op| match op {
+            Op::Put { payload: Payload::Bytes(bytes), .. } => bytes.len(),
+            _ => 0,
+        };
+        self.state.lock().waiting.iter().flat_map(|(_, ops)| ops).map(bytes).sum()
     }
 
     /// Lets every read fail, or none.

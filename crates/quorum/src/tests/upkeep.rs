@@ -246,3 +246,59 @@ async fn a_host_that_closes_lets_go_of_its_log_at_once() {
         }
     }
 }
+
+/// What is received and not on the disk is in memory.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_hangs_holds_up_whoever_brings_its_member_up() {
+    let mut cluster = Cluster::new(3);
+    cluster.keep_nothing();
+    let leader = cluster.group().await;
+    cluster.all_have(&cluster.ids(), 0).await;
+    cluster.kill(node(3)).await;
+    let body = Bytes::from(vec![7; 1 << 20]);
+    (0..12).for_each(|_| cluster.propose(leader, body.clone()));
+    cluster.all_have(&[leader, node(2)], 12).await;
+    cluster.host(leader).checkpoint(GROUP).await.unwrap();
+    cluster.member(leader).until("purged", |got| got.purged > 10).await;
+    cluster.grave(node(3)).hold(true);
+    cluster.revive(node(3), &groups()).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let waiting = cluster.nodes[&node(3)].log.waiting();
+    assert!((1 << 20..4 << 20).contains(&waiting), "{waiting} bytes");
+    cluster.nodes[&node(3)].log.hold(false);
+    cluster.all_have(&cluster.ids(), 12).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_that_are_asked_for_and_never_start_leave_nothing() {
+    let cluster = Cluster::new(2);
+    let shared = &cluster.host(node(1)).shared;
+    for number in 500..600 {
+        let request = Request::Vote {
+            group: GroupId(number),
+            request: VoteRequest::new(vote(1, 2, false), None),
+        };
+        cluster.host(node(1)).on_request(node(2), request.encode(), Box::new(|_| ()));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(shared.awaited.lock().len(), 100);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(shared.awaited.lock().len(), 0);
+}
+
+/// Whoever asked for it has gone, and the heir does not take over.
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_heir_hangs_leads_again_though_nobody_waits_for_it() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.group().await;
+    cluster.propose(leader, "one");
+    cluster.all_have(&cluster.ids(), 1).await;
+    cluster.nodes[&node(2)].log.hold(true);
+    let host = cluster.host(leader).clone();
+    let transfer = host.transfer(GROUP, node(2));
+    let cut_off = tokio::time::timeout(Duration::from_millis(100), transfer).await;
+    assert!(cut_off.is_err(), "{cut_off:?}");
+    let heir = cluster.some_leader(GROUP, &[leader, node(3)]).await;
+    cluster.propose(heir, "two");
+    cluster.all_have(&[leader, node(3)], 2).await;
+}

@@ -32,6 +32,8 @@ struct Scene {
     falls: Option<NodeId>,
     /// Whoever leads loses its place while a change is under way.
     interrupts: bool,
+    /// The group sleeps: its leader tells nobody anything.
+    asleep: bool,
 }
 
 struct Fake {
@@ -103,7 +105,7 @@ impl Site for Fake {
         let member = |(node, is_voter): (&NodeId, &bool)| MemberStatus {
             node: *node,
             is_voter: *is_voter,
-            matched: scene.has_data(*node).then_some(7),
+            matched: (scene.has_data(*node) && (*is_voter || !scene.asleep)).then_some(7),
         };
         Some(Status {
             role: Role::Leader { term: 3 },
@@ -117,12 +119,18 @@ impl Site for Fake {
             log_bytes: 0,
             members: scene.group.iter().map(member).collect(),
             is_changing: false,
-            is_asleep: false,
+            has_failed: false,
+            is_asleep: scene.asleep,
         })
+    }
+
+    async fn rouse(&self, _: QueueId) {
+        self.scene.lock().asleep = false;
     }
 
     async fn change(&self, _: QueueId, change: change::Change) -> Result<(), GroupError> {
         self.act(|scene| {
+            scene.asleep = false;
             if scene.interrupts {
                 return Err(GroupError::Interrupted);
             }
@@ -229,6 +237,7 @@ fn scene() -> Scene {
         left: None,
         falls: None,
         interrupts: false,
+        asleep: true,
     }
 }
 
@@ -296,7 +305,7 @@ async fn change(changer: &Changer<Fake>, case: &Case) -> Option<Change> {
 /// Another voter leads, and its keeper looks for as long as that changes anything.
 async fn succeed(changer: Changer<Fake>) -> Changer<Fake> {
     let mut scene = changer.site.scene.into_inner();
-    scene.left = None;
+    (scene.left, scene.asleep) = (None, true);
     let well = scene.health().0;
     scene.leader = NodeId(*well.iter().find(|node| **node != scene.leader.0).expect("one is left"));
     let queue = scene.queue;

@@ -136,6 +136,11 @@ impl Replica {
             return;
         }
         (self.wanted.asking, self.wanted.due) = (None, None);
+        let is_news = bodies.iter().any(|(_, lent)| !matches!(lent, Lent::Later));
+        if !is_news {
+            // It knows no more in this moment.
+            self.wanted.due = Some(Timestamp(desk.now.0 + AGAIN));
+        }
         for (seq, lent) in bodies {
             let Some(denied) = self.wanted.bodies.get_mut(&seq) else { continue };
             match lent {
@@ -155,6 +160,9 @@ impl Replica {
 
     /// Another member, which leads, wants these.
     pub(crate) fn lend(&mut self, desk: &Desk, profile: &Profile, to: NodeId, seqs: Vec<Seq>) {
+        // What is to come, and what is not on this disk yet, it will have.
+        let is_behind = seqs.iter().any(|seq| *seq > self.machine.last())
+            || desk.journal.durable() < self.applied;
         let mut here: Vec<(Seq, Option<Message>)> = Vec::new();
         let mut places: Vec<(Seq, Place)> = Vec::new();
         let containers = self.containers.lock();
@@ -167,7 +175,7 @@ impl Replica {
         }
         drop(containers);
         places.sort_unstable_by_key(|(_, place)| *place);
-        desk.lend_places(profile.id, self.stream, to, here, places);
+        desk.lend_places(profile.id, self.stream, to, here, places, !is_behind);
     }
 
     /// No member has these.

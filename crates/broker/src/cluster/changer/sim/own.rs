@@ -98,9 +98,12 @@ impl Site for Own {
             log_bytes: 0,
             members,
             is_changing: at > own.committed,
+            has_failed: false,
             is_asleep: false,
         })
     }
+
+    async fn rouse(&self, _: QueueId) {}
 
     async fn change(&self, queue: QueueId, change: change::Change) -> Result<(), GroupError> {
         let me = self.me;
