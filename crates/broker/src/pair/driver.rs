@@ -34,12 +34,13 @@ use replication::message::{Downward, Refusal, Upward};
 use replication::sender::Limits;
 use replication::wire;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::config;
 use crate::pair::driver::handing::Declared;
+use crate::pair::driver::standing::Emptied;
 use crate::pair::folder::Found;
 use crate::pair::ground::News;
 use crate::pair::hold::Hold;
@@ -47,7 +48,7 @@ use crate::pair::line::{Line, Session};
 use crate::pair::quorum::Quorum;
 use crate::pair::stage::{Stage, Yard};
 use crate::pair::standby::Standby;
-use crate::pair::works::{Shelf, Store};
+use crate::pair::works::Shelf;
 use crate::pair::{aside, clock};
 use crate::shard::command;
 
@@ -78,8 +79,8 @@ pub(crate) enum Input {
     Served(u64, Result<u64, String>),
     /// The journal is open, or not; see `Driver::loading`.
     Loaded(u64),
-    /// An empty journal is open for a copy.
-    Emptied(u64, Result<(Box<dyn Store>, watch::Receiver<Lsn>), String>),
+    /// An empty journal is open for a copy, or not; see `Driver::emptying`.
+    Emptied(u64),
     /// The copy is durable up to here.
     Durable(u64, Lsn),
     /// The other node says something; nothing: the session is over.
@@ -151,6 +152,8 @@ pub(crate) struct Driver {
     /// Numbers what is opened, so that late words of something older are known.
     opened: u64,
     loading: Option<JoinHandle<Result<Stage, String>>>,
+    /// The old copy is being put aside, and an empty one opened.
+    emptying: Option<JoinHandle<Emptied>>,
     stage: Option<Stage>,
     serving: Option<JoinHandle<()>>,
     standby: Option<Standby>,
@@ -220,6 +223,7 @@ impl Driver {
             asked: 0,
             opened: 0,
             loading: None,
+            emptying: None,
             stage: None,
             serving: None,
             standby: None,
@@ -319,7 +323,7 @@ impl Driver {
             Input::Renewed(token, sent_at, done) => self.renewed(token, sent_at, done),
             Input::Served(opened, served) => self.served(opened, served),
             Input::Loaded(opened) => self.loaded(opened).await,
-            Input::Emptied(opened, emptied) => self.emptied(opened, emptied),
+            Input::Emptied(opened) => self.emptied(opened).await,
             Input::Durable(opened, lsn) if opened == self.opened => {
                 self.with_standby(|standby, effects| standby.durable(lsn, effects));
             }
@@ -597,3 +601,6 @@ fn settings(yard: &Yard, entry: &JournalEntry) -> Settings {
 fn millis(span: Duration) -> Millis {
     Millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 //!  journals/NAME-UID/
 //!    LOCK         held by the node that has a driver for it
 //!    activation   the state file
+//!    activation.before  what it said of the copy in data/, if it says now that this is worth nothing
 //!    declarations what its queues were declared as
 //!    activation.audit  what operators have done to it
 //!    data/        the copy: a journal of its own
@@ -27,6 +28,8 @@ use management::view::copy::SavedCopy;
 pub(crate) const STATE: &str = "activation";
 /// The name of the file that says what the queues were declared as.
 pub(crate) const DECLARATIONS: &str = "declarations";
+/// The name of the file that says what the copy was before the state file gave it up.
+const BEFORE: &str = "activation.before";
 /// What operators have done, a line each.
 const AUDIT: &str = "activation.audit";
 
@@ -87,21 +90,39 @@ impl Folder {
                 Err(error) => (Record::NONE, Some(error.to_string())),
             },
         };
-        let vacant = match RealDisk.list(&self.data()) {
-            Ok(names) if names.is_empty() => true,
-            Ok(_) => journal::inspect::inspect(&RealDisk, &self.data(), false)
-                .is_ok_and(|found| found.report.records == 0),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) => return Err(error),
-        };
+        let vacant = self.is_vacant()?;
         Ok(Found { record, damage, vacant, saved: self.saved_copies()? })
     }
 
-    /// Replaces the state file; durable when it returns. Blocks.
+    /// Whether there is nothing in the copy.
+    fn is_vacant(&self) -> io::Result<bool> {
+        match RealDisk.list(&self.data()) {
+            Ok(names) if names.is_empty() => Ok(true),
+            Ok(_) => Ok(journal::inspect::inspect(&RealDisk, &self.data(), false)
+                .is_ok_and(|found| found.report.records == 0)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the state file; durable when it returns. If it says from now on that the copy is being
+    /// overwritten, what it has said is kept beside it until the copy is put aside. Blocks.
     ///
     /// # Errors
     /// What the file system says; nobody knows then what it holds.
     pub(crate) fn write(&self, record: &Record) -> io::Result<()> {
+        if record.standing == Standing::Syncing {
+            let known = match whole::peek(&RealDisk, &self.path, STATE)? {
+                None => Record::NONE,
+                // Nothing is known of it, and it is no less worth keeping.
+                Some(bytes) => file::decode(self.journal, &bytes).unwrap_or(Record::NONE),
+            };
+            // Otherwise it was given up before, and what it was then counts.
+            if known.standing != Standing::Syncing {
+                let known = file::encode(self.journal, &known);
+                whole::replace(&RealDisk, &self.path, BEFORE, &known)?;
+            }
+        }
         whole::replace(&RealDisk, &self.path, STATE, &file::encode(self.journal, record))
     }
 
@@ -138,12 +159,12 @@ impl Folder {
     /// # Errors
     /// What the file system says. Doing it again goes on.
     pub(crate) fn discard(&self) -> io::Result<String> {
-        let Found { record, damage, vacant, .. } = self.look()?;
+        let Found { record, damage, .. } = self.look()?;
         let before = said(&record, damage.as_ref());
         self.audit(&format!("discarded: {before}"))?;
         // First, since it is a copy of nothing from now on.
         self.write(&Record::NONE)?;
-        self.set_aside(&record, vacant)?;
+        self.set_aside(&record)?;
         Ok(before)
     }
 
@@ -162,13 +183,13 @@ impl Folder {
             Some(bytes) => file::decode(self.journal, &bytes).map_err(io::Error::other)?,
             None => return Err(io::Error::other(format!("copy {name} has no state file"))),
         };
-        let Found { record, damage, vacant, .. } = self.look()?;
+        let Found { record, damage, .. } = self.look()?;
         let before = said(&record, damage.as_ref());
         self.audit(&format!("restored: {name} in the place of {before}"))?;
         let nothing = Record { standing: Standing::Syncing, incarnation: None };
         if from.join("data").exists() {
             self.write(&nothing)?;
-            self.set_aside(&record, vacant)?;
+            self.set_aside(&record)?;
             RealDisk.rename(&from.join("data"), &self.data())?;
             RealDisk.sync_dir(&from)?;
             RealDisk.sync_dir(&self.path)?;
@@ -227,16 +248,30 @@ impl Folder {
     }
 
     /// Puts the copy aside, with what was known of it, so that another one can take its place. Only
-    /// after the state file says that there is none. Blocks.
+    /// after the state file says that there is none. What was cut off goes on when it is done again:
+    /// what the copy was is forgotten only when it has moved. Blocks.
     ///
     /// # Errors
     /// What the file system says.
-    pub(crate) fn set_aside(&self, known: &Record, vacant: bool) -> io::Result<()> {
+    pub(crate) fn set_aside(&self, known: &Record) -> io::Result<()> {
+        let given_up = whole::peek(&RealDisk, &self.path, BEFORE)?;
+        let given_up = given_up.map(|bytes| file::decode(self.journal, &bytes));
+        // A file that cannot be read is no reason to lose what it is about.
+        let known = given_up.as_ref().map_or(*known, |it| it.unwrap_or(Record::NONE));
+        self.move_aside(&known)?;
+        if given_up.is_some() {
+            RealDisk.remove(&self.path.join(BEFORE))?;
+            RealDisk.sync_dir(&self.path)?;
+        }
+        Ok(())
+    }
+
+    fn move_aside(&self, known: &Record) -> io::Result<()> {
         let data = self.data();
         if !data.exists() {
             return Ok(());
         }
-        if vacant || known.standing == Standing::Syncing {
+        if known.standing == Standing::Syncing || self.is_vacant()? {
             // What was being copied is worth nothing, and must not push out what is.
             std::fs::remove_dir_all(&data)?;
             return RealDisk.sync_dir(&self.path);
@@ -341,12 +376,12 @@ mod tests {
         for age in 1..=4 {
             std::fs::create_dir(folder.data()).unwrap();
             std::fs::write(folder.data().join("segment"), age.to_string()).unwrap();
-            folder.set_aside(&record(age), false).unwrap();
+            folder.set_aside(&record(age)).unwrap();
         }
         // What was being copied pushes nothing out.
         std::fs::create_dir(folder.data()).unwrap();
         let syncing = Record { standing: Standing::Syncing, incarnation: None };
-        folder.set_aside(&syncing, false).unwrap();
+        folder.set_aside(&syncing).unwrap();
         assert_eq!(folder.saved().unwrap().len(), 4);
         for more in [None, Some(9)] {
             folder.prune(more).unwrap();
@@ -378,7 +413,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::open(dir.path(), "orders", JOURNAL).unwrap();
         fill(&folder, "old");
-        folder.set_aside(&record(3), false).unwrap();
+        folder.set_aside(&record(3)).unwrap();
         fill(&folder, "new");
         folder.write(&record(5)).unwrap();
         let saved = folder.saved_copies().unwrap();
@@ -396,13 +431,17 @@ mod tests {
         let saved = folder.saved_copies().unwrap();
         assert_eq!((saved.len(), saved[0].sequence), (1, Some(5)));
         // A copy that was not whole is in nobody's way.
-        folder.write(&Record { standing: Standing::Syncing, incarnation: None }).unwrap();
+        let nothing = Record { standing: Standing::Syncing, incarnation: None };
+        folder.write(&nothing).unwrap();
+        folder.set_aside(&nothing).unwrap();
+        fill(&folder, "half");
         folder.restore(&saved[0].name).unwrap();
         assert_eq!(
             (folder.look().unwrap().record, content(&folder)),
             (record(5), "new".to_owned())
         );
-        assert_eq!(folder.saved_copies().unwrap(), []);
+        let saved = folder.saved_copies().unwrap();
+        assert_eq!((saved.len(), saved[0].sequence), (1, Some(3)));
         let audit = std::fs::read_to_string(folder.path.join(AUDIT)).unwrap();
         assert_eq!(audit.lines().filter(|line| line.contains(" restored: ")).count(), 2, "{audit}");
     }
@@ -414,18 +453,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::open(dir.path(), "orders", JOURNAL).unwrap();
         fill(&folder, "old");
-        folder.set_aside(&record(3), false).unwrap();
+        folder.set_aside(&record(3)).unwrap();
         let nothing = Record { standing: Standing::Syncing, incarnation: None };
-        // The state file says that there is nothing, and nothing else was done.
-        fill(&folder, "half");
+        // A copy that was not whole is what it takes the place of.
         folder.write(&nothing).unwrap();
+        folder.set_aside(&nothing).unwrap();
+        fill(&folder, "half");
         folder.restore("3-1").unwrap();
         assert_eq!(
             (folder.look().unwrap().record, content(&folder)),
             (record(3), "old".to_owned())
         );
         // The data has moved already.
-        folder.set_aside(&record(3), false).unwrap();
+        folder.set_aside(&record(3)).unwrap();
         folder.write(&nothing).unwrap();
         let saved = folder.path.join("saved/3-1");
         std::fs::rename(saved.join("data"), folder.data()).unwrap();
@@ -435,6 +475,91 @@ mod tests {
             (record(3), "old".to_owned())
         );
         assert!(!saved.exists());
+    }
+
+    /// The state file says that the copy is being overwritten, and nothing is: the session was lost, or
+    /// the node. What was whole is put aside by whoever comes next, also if that happens again.
+    #[test]
+    fn a_copy_that_was_given_up_is_put_aside_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let nothing = Record { standing: Standing::Syncing, incarnation: None };
+        for (number, is_there) in [(1, true), (2, false)] {
+            let folder = Folder::open(dir.path(), "orders", JOURNAL).unwrap();
+            fill(&folder, "whole");
+            if is_there {
+                folder.write(&record(5)).unwrap();
+            } else {
+                std::fs::remove_file(folder.path.join(STATE)).unwrap();
+            }
+            folder.write(&nothing).unwrap();
+            drop(folder);
+            let folder = Folder::open(dir.path(), "orders", JOURNAL).unwrap();
+            let found = folder.look().unwrap().record;
+            assert_eq!(found, nothing);
+            folder.write(&nothing).unwrap();
+            folder.set_aside(&found).unwrap();
+            let saved = folder.saved_copies().unwrap();
+            assert_eq!(saved.len(), number, "{saved:?}");
+            let kept = folder.path.join("saved").join(&saved[number - 1].name).join("data/segment");
+            assert_eq!(std::fs::read_to_string(kept).unwrap(), "whole");
+            assert_eq!(saved[number - 1].sequence, is_there.then_some(5));
+            // What is copied then is worth nothing, as long as it is not whole.
+            fill(&folder, "half");
+            folder.write(&nothing).unwrap();
+            folder.set_aside(&nothing).unwrap();
+            assert_eq!(folder.saved_copies().unwrap().len(), number);
+            assert!(!folder.data().exists());
+        }
+    }
+
+    /// Cut off after each of its steps, putting a copy aside goes on when it is done again.
+    #[test]
+    fn putting_aside_that_was_cut_off_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let nothing = Record { standing: Standing::Syncing, incarnation: None };
+        let folder = Folder::open(dir.path(), "orders", JOURNAL).unwrap();
+        fill(&folder, "whole");
+        folder.write(&record(5)).unwrap();
+        // What it was is written down, and the state file is as it was: it goes on to be served.
+        whole::replace(&RealDisk, &folder.path, BEFORE, &file::encode(JOURNAL, &record(5)))
+            .unwrap();
+        folder.write(&record(7)).unwrap();
+        folder.write(&nothing).unwrap();
+        // The data has moved, and what it was is not forgotten.
+        let before = std::fs::read(folder.path.join(BEFORE)).unwrap();
+        folder.set_aside(&nothing).unwrap();
+        std::fs::write(folder.path.join(BEFORE), before).unwrap();
+        folder.set_aside(&nothing).unwrap();
+        let saved = folder.saved_copies().unwrap();
+        assert_eq!((saved.len(), saved[0].sequence), (1, Some(7)));
+        assert!(!folder.path.join(BEFORE).exists());
+        // It has moved half: the place for it is there, with nothing in it.
+        fill(&folder, "next");
+        folder.write(&record(9)).unwrap();
+        folder.write(&nothing).unwrap();
+        std::fs::create_dir(folder.path.join("saved/9-2")).unwrap();
+        folder.set_aside(&nothing).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(folder.path.join("saved/9-3/data/segment")).unwrap(),
+            "next"
+        );
+    }
+
+    /// A restoration takes the place of a copy that is whole, is cut off when that is given up, and is
+    /// done again.
+    #[test]
+    fn a_restoration_that_was_cut_off_keeps_what_it_replaces() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path(), "orders", JOURNAL).unwrap();
+        fill(&folder, "old");
+        folder.set_aside(&record(3)).unwrap();
+        fill(&folder, "new");
+        folder.write(&record(5)).unwrap();
+        folder.write(&Record { standing: Standing::Syncing, incarnation: None }).unwrap();
+        folder.restore("3-1").unwrap();
+        assert_eq!(content(&folder), "old");
+        let saved = folder.saved_copies().unwrap();
+        assert_eq!((saved.len(), saved[0].sequence), (1, Some(5)));
     }
 
     #[test]

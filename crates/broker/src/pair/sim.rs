@@ -41,6 +41,7 @@ use tokio::time::Instant;
 
 use crate::replicated::sim::rng::Rng;
 use book::Tally;
+pub(crate) use node::bare_yard;
 pub(crate) use owner::owner;
 use plan::Plan;
 use world::World;

@@ -44,18 +44,19 @@ pub(crate) trait Shelf: fmt::Debug + Send + Sync + 'static {
     /// What the file system says.
     fn set_sequence(&self, to: Age, forced: bool) -> io::Result<String>;
 
-    /// Replaces the state file; durable when it returns.
+    /// Replaces the state file; durable when it returns. What it has said of a copy that is being
+    /// overwritten from now on is kept until that is put aside.
     ///
     /// # Errors
     /// What the file system says; nobody knows then what it holds.
     fn write(&self, record: &Record) -> io::Result<()>;
 
-    /// Puts the copy aside, with what was known of it, so that another one can take its place. Only
-    /// after the state file says that there is none.
+    /// Puts the copy aside, unless there is nothing in it, with what was known of it, so that another
+    /// one can take its place. Only after the state file says that there is none.
     ///
     /// # Errors
     /// What the file system says.
-    fn set_aside(&self, known: &Record, vacant: bool) -> io::Result<()>;
+    fn set_aside(&self, known: &Record) -> io::Result<()>;
 
     /// A new copy is whole: of those that were replaced so many are kept (`None`: all), and the oldest
     /// go.
@@ -166,8 +167,8 @@ impl Shelf for Folder {
         Folder::write(self, record)
     }
 
-    fn set_aside(&self, known: &Record, vacant: bool) -> io::Result<()> {
-        Folder::set_aside(self, known, vacant)
+    fn set_aside(&self, known: &Record) -> io::Result<()> {
+        Folder::set_aside(self, known)
     }
 
     fn prune(&self, most: Option<u64>) -> io::Result<()> {

@@ -38,7 +38,8 @@ impl Driver {
         self.event(Event::Stop);
         let closing = self.closing.take();
         let (sender, folder) = (self.sender.clone(), Arc::clone(&self.folder));
-        aside::spawn(async move {
+        // A node that stops waits for it.
+        self.closing = Some(aside::spawn(async move {
             if let Some(closing) = closing {
                 drop(closing.await);
             }
@@ -52,7 +53,7 @@ impl Driver {
             });
             command::answer(answer, amended);
             drop(sender.send(Input::Amended(found.map_err(|error| error.to_string()))));
-        });
+        }));
     }
 
     /// Begins anew with what there is now.

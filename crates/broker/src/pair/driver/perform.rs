@@ -242,6 +242,7 @@ impl Driver {
         }
         match served {
             Ok(term) => {
+                self.machine.occupied();
                 if let Some(stage) = &mut self.stage {
                     stage.serve(&self.yard, &self.hold, term);
                     tracing::info!(journal = %self.name, term, "the journal is served here");

@@ -15,6 +15,9 @@ use crate::pair::standby::Standby;
 use crate::pair::works::Store;
 use crate::pair::{aside, stage};
 
+/// An empty journal for a copy and how far it is durable, or why there is none.
+pub(super) type Emptied = Result<(Box<dyn Store>, watch::Receiver<Lsn>), String>;
+
 impl Driver {
     /// Asks the other node to accept this one.
     pub(super) fn seek(&mut self, more: &mut Vec<Event>) {
@@ -30,23 +33,35 @@ impl Driver {
         self.standby_effects(effects, more);
     }
 
-    /// Ends the session with the active node, and closes the copy.
+    /// Ends the session with the active node, and closes the copy. What is opened next waits for
+    /// that, also if an empty copy is still being made.
     pub(super) fn leave(&mut self) {
         self.seek_until = None;
         if let Some(follower) = self.follower.take() {
             follower.abort();
         }
-        let Some(standby) = self.standby.take() else { return };
-        self.opened += 1;
-        if let Some(journal) = standby.end() {
-            let before = self.closing.take();
-            self.closing = Some(aside::spawn(async move {
-                if let Some(before) = before {
-                    drop(before.await);
-                }
-                stage::close_journal(journal).await;
-            }));
+        let (standby, emptying) = (self.standby.take(), self.emptying.take());
+        if standby.is_none() && emptying.is_none() {
+            return;
         }
+        self.opened += 1;
+        let journal = standby.and_then(Standby::end);
+        if journal.is_none() && emptying.is_none() {
+            return;
+        }
+        let before = self.closing.take();
+        self.closing = Some(aside::spawn(async move {
+            if let Some(before) = before {
+                drop(before.await);
+            }
+            let emptied = match emptying {
+                Some(emptying) => emptying.await.ok().and_then(Result::ok),
+                None => None,
+            };
+            for journal in journal.into_iter().chain(emptied.map(|(journal, _)| journal)) {
+                stage::close_journal(journal).await;
+            }
+        }));
     }
 
     pub(super) fn with_standby(&mut self, work: impl FnOnce(&mut Standby, &mut Vec<Effect>)) {
@@ -95,14 +110,14 @@ impl Driver {
         self.opened += 1;
         let (opened, sender, closing) = (self.opened, self.sender.clone(), self.closing.take());
         let (yard, name, folder) = (self.yard.clone(), self.name.clone(), Arc::clone(&self.folder));
-        let (before, vacant) = (self.before, self.machine.own().vacant);
+        let before = self.before;
         let told = self.sender.clone();
-        aside::spawn(async move {
+        self.emptying = Some(aside::spawn(async move {
             if let Some(closing) = closing {
                 drop(closing.await);
             }
             let open = move || {
-                folder.set_aside(&before, vacant).map_err(|error| error.to_string())?;
+                folder.set_aside(&before).map_err(|error| error.to_string())?;
                 if let Ok(saved) = folder.saved_copies() {
                     drop(told.send(Input::Saved(saved)));
                 }
@@ -111,36 +126,25 @@ impl Driver {
                 Ok((journal, ear.watch()))
             };
             let emptied = aside::blocking(open).await;
-            let emptied = emptied.unwrap_or_else(|error| Err(error.to_string()));
-            drop(sender.send(Input::Emptied(opened, emptied)));
-        });
+            drop(sender.send(Input::Emptied(opened)));
+            emptied.unwrap_or_else(|error| Err(error.to_string()))
+        }));
     }
 
-    pub(super) fn emptied(
-        &mut self,
-        opened: u64,
-        emptied: Result<(Box<dyn Store>, watch::Receiver<Lsn>), String>,
-    ) {
-        match emptied {
-            Ok((journal, durable)) if opened == self.opened && self.standby.is_some() => {
+    pub(super) async fn emptied(&mut self, opened: u64) {
+        if opened != self.opened {
+            // The session has ended meanwhile, and whoever ended it closes the copy.
+            return;
+        }
+        let Some(emptying) = self.emptying.take() else { return };
+        match emptying.await.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok((journal, durable)) => {
                 self.follow(durable);
                 self.with_standby(|standby, effects| standby.copy(journal, effects));
             }
-            // The session has ended meanwhile.
-            Ok((journal, _)) => {
-                let before = self.closing.take();
-                self.closing = Some(aside::spawn(async move {
-                    if let Some(before) = before {
-                        drop(before.await);
-                    }
-                    stage::close_journal(journal).await;
-                }));
-            }
             Err(reason) => {
                 tracing::error!(journal = %self.name, %reason, "cannot make room for a copy");
-                if opened == self.opened {
-                    self.event(Event::WriteFailed);
-                }
+                self.event(Event::WriteFailed);
             }
         }
     }

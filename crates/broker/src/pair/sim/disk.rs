@@ -100,6 +100,7 @@ impl Works for Bay {
             bay: Self { drive: Arc::clone(&self.drive), world: Weak::clone(&self.world) },
             journal,
             path,
+            open: Mutex::default(),
             _lock: lock,
         };
         let found = folder.look()?;
@@ -112,12 +113,36 @@ struct Folder {
     bay: Bay,
     journal: JournalUid,
     path: PathBuf,
+    /// The journal in it that was opened last.
+    open: Mutex<Weak<Shared>>,
     _lock: Box<dyn journal::disk::Held>,
 }
 
 impl Folder {
     fn data(&self) -> PathBuf {
         self.path.join("data")
+    }
+
+    fn is_vacant(&self) -> io::Result<bool> {
+        let disk = &self.bay.drive.disk;
+        match disk.list(&self.data()) {
+            Ok(names) if names.is_empty() => Ok(true),
+            Ok(_) => Ok(journal::inspect::inspect(disk, &self.data(), false)
+                .is_ok_and(|found| found.report.records == 0)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Nobody may touch a copy that is open.
+    fn is_free(&self, what: &str) {
+        let (world, node) = (self.bay.world.upgrade(), self.bay.drive.node);
+        let open = self.open.lock().upgrade();
+        if open.is_some_and(|open| open.journal.lock().is_some())
+            && let Some(world) = world
+        {
+            world.fail(format!("{what} on node {node} while it is open"));
+        }
     }
 }
 
@@ -131,13 +156,7 @@ impl Shelf for Folder {
                 Err(error) => (Record::NONE, Some(error.to_string())),
             },
         };
-        let vacant = match disk.list(&self.data()) {
-            Ok(names) if names.is_empty() => true,
-            Ok(_) => journal::inspect::inspect(disk, &self.data(), false)
-                .is_ok_and(|found| found.report.records == 0),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) => return Err(error),
-        };
+        let vacant = self.is_vacant()?;
         if let Some(world) = self.bay.world.upgrade() {
             if let Some(damage) = &damage {
                 world.fail(format!("the state file of {}: {damage}", self.bay.drive.node));
@@ -162,9 +181,10 @@ impl Shelf for Folder {
         Ok(())
     }
 
-    fn set_aside(&self, known: &Record, vacant: bool) -> io::Result<()> {
+    fn set_aside(&self, known: &Record) -> io::Result<()> {
+        self.is_free("the copy is put aside");
         if let Some(world) = self.bay.world.upgrade() {
-            world.on_discard(self.bay.drive.node, known, vacant);
+            world.on_discard(self.bay.drive.node, known, self.is_vacant()?);
         }
         let (disk, data) = (&self.bay.drive.disk, self.data());
         let names = match disk.list(&data) {
@@ -190,9 +210,9 @@ impl Shelf for Folder {
     }
 
     fn discard(&self) -> io::Result<String> {
-        let Found { record, vacant, .. } = self.look()?;
+        let record = self.look()?.record;
         self.write(&Record::NONE)?;
-        self.set_aside(&record, vacant)?;
+        self.set_aside(&record)?;
         Ok(record.standing.to_string())
     }
 
@@ -209,6 +229,7 @@ impl Shelf for Folder {
     }
 
     fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String> {
+        self.is_free("the copy is opened");
         let ear = Arc::new(Ear::new(name, yard.failed.clone()));
         let mut options = Options::new(self.data());
         options.segment_bytes = Options::SEGMENT_BYTES_MIN;
@@ -231,6 +252,7 @@ impl Shelf for Folder {
             begin: Instant::now(),
             ear: Arc::clone(&ear),
         });
+        *self.open.lock() = Arc::downgrade(&shared);
         aside::spawn(Arc::clone(&shared).run());
         Ok((Box::new(Copy { shared }), recovery, ear))
     }

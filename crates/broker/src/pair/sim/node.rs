@@ -10,7 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use journal::error::ReadError;
 use journal::journal::Journal;
+use journal::listener::Deaf;
 use journal::op::{Lsn, Op};
+use journal::options::Options;
+use journal::sim::SimDisk;
 use metadata::command::{Command as Change, PutNode};
 use metadata::objects::node::NodeRole;
 use metadata::state::State;
@@ -34,6 +37,7 @@ use crate::pair::keeper;
 use crate::pair::line::Line;
 use crate::pair::registry::Pairs;
 use crate::pair::stage::Yard;
+use crate::pair::works::Works;
 use crate::replicated::client::Leader;
 use crate::replicated::fabric::{Berth, Fabric};
 use crate::replicated::notice::Notice;
@@ -106,6 +110,35 @@ pub(super) fn topology(
         place,
     };
     (Arc::new(Topology::new(parts, State::new(), 0, 0)), router)
+}
+
+/// What a driver or a shard of a journal needs of a node that is nothing else: nobody answers it.
+pub(crate) fn bare_yard(me: Sender, works: Arc<dyn Works>, line: Arc<dyn Line>) -> Yard {
+    let disk = Arc::new(SimDisk::new(0));
+    let idle = Journal::open(Options::new("/idle"), disk, Arc::new(Deaf));
+    let (idle, recovery) = idle.expect("an empty disk has no faults");
+    drop(recovery);
+    let (shards, pairs) = (Arc::new(Shards::new(1)), Arc::<Pairs>::default());
+    let proposer = Arc::new(Proposer::new(me));
+    let (topology, router) = topology(&Arc::new(idle), me, &shards, &pairs, &proposer);
+    Yard {
+        me,
+        line,
+        fabric: Arc::new(Seat(Weak::new(), me)),
+        works,
+        topology,
+        router,
+        shards,
+        pairs,
+        totals: Arc::default(),
+        consumers: Arc::default(),
+        chores: mpsc::unbounded_channel().0,
+        failed: watch::channel(None).0,
+        bodies: Weight { cached: 1 << 20, only: 1 << 20 },
+        consumer_window: 1 << 20,
+        publish_timeout: PUBLISH_TIMEOUT,
+        settings: super::plan::Plan::quiet().settings,
+    }
 }
 
 impl Node {

@@ -1,0 +1,266 @@
+//! What a driver does beside its inputs, step by step.
+
+use std::io;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use activation::age::Age;
+use activation::register::Incarnation;
+use activation::standing::{Record, Standing};
+use bytes::Bytes;
+use journal::error::ReadError;
+use journal::op::{Lsn, Op};
+use model::id::{Seq, StreamId};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::pair::ear::Ear;
+use crate::pair::sim::bare_yard;
+use crate::pair::works::{Opened, Store, Works};
+use crate::replicated::numbered::Sender;
+
+const ME: NodeId = NodeId(2);
+const OTHER: NodeId = NodeId(1);
+/// How long something may take that happens.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Sends everything nowhere.
+#[derive(Debug)]
+struct Silent;
+
+impl Line for Silent {
+    fn send(&self, _: NodeId, _: Bytes) -> bool {
+        true
+    }
+
+    fn is_up(&self, _: NodeId) -> bool {
+        true
+    }
+
+    fn has_quorum(&self) -> bool {
+        true
+    }
+}
+
+impl Works for Silent {
+    fn folder(&self, _: &str, _: JournalUid) -> io::Result<(Arc<dyn Shelf>, Found)> {
+        unreachable!("the folder is given")
+    }
+}
+
+/// What somebody does with the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    SetAside,
+    Open,
+    Close,
+    Look,
+}
+
+/// A folder of which each step is told, and some go on only when they may.
+#[derive(Debug)]
+struct Stepwise {
+    steps: mpsc::Sender<Step>,
+    go: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl Stepwise {
+    fn step(&self, step: Step) {
+        self.steps.send(step).unwrap();
+        self.go.lock().recv().unwrap();
+    }
+}
+
+impl Shelf for Stepwise {
+    fn look(&self) -> io::Result<Found> {
+        self.step(Step::Look);
+        Ok(Found { record: Record::NONE, damage: None, vacant: true, saved: Vec::new() })
+    }
+
+    fn set_sequence(&self, _: Age, _: bool) -> io::Result<String> {
+        unreachable!("nobody wants that")
+    }
+
+    fn write(&self, _: &Record) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_aside(&self, _: &Record) -> io::Result<()> {
+        self.step(Step::SetAside);
+        Ok(())
+    }
+
+    fn prune(&self, _: Option<u64>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn adopt(&self, _: Age, _: Incarnation) -> io::Result<String> {
+        unreachable!("nobody wants that")
+    }
+
+    fn discard(&self) -> io::Result<String> {
+        Ok(String::new())
+    }
+
+    fn restore(&self, _: &str) -> io::Result<String> {
+        unreachable!("nobody wants that")
+    }
+
+    fn saved_copies(&self) -> io::Result<Vec<SavedCopy>> {
+        Ok(Vec::new())
+    }
+
+    fn declare(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String> {
+        self.step(Step::Open);
+        let (_, recovery) = journal::inline::InlineJournal::open(
+            journal::options::Options::new("/copy"),
+            Arc::new(journal::sim::SimDisk::new(0)),
+        )
+        .unwrap();
+        let store = Closing { steps: self.steps.clone(), go: Arc::clone(&self.go) };
+        Ok((Box::new(store), recovery, Arc::new(Ear::new(name, yard.failed.clone()))))
+    }
+}
+
+/// A journal that tells when it is closed.
+#[derive(Debug)]
+struct Closing {
+    steps: mpsc::Sender<Step>,
+    go: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl Store for Closing {
+    fn submit(&self, _: Vec<Op>) -> Lsn {
+        Lsn(0)
+    }
+
+    fn hasten(&self) {}
+
+    fn read(&self, _: StreamId, _: &[Seq], _: &mut Vec<Result<Bytes, ReadError>>) {}
+
+    fn close(self: Box<Self>) -> io::Result<()> {
+        self.steps.send(Step::Close).unwrap();
+        self.go.lock().recv().unwrap();
+        Ok(())
+    }
+}
+
+/// A driver that has not begun, and both ends of its folder.
+struct Scene {
+    driver: Driver,
+    inputs: UnboundedReceiver<Input>,
+    steps: mpsc::Receiver<Step>,
+    go: mpsc::Sender<()>,
+}
+
+impl Scene {
+    fn new(own: Own) -> Self {
+        let (told, steps) = mpsc::channel();
+        let (go, may_go) = mpsc::channel();
+        let shelf = Stepwise { steps: told, go: Arc::new(Mutex::new(may_go)) };
+        let me = Sender { node: ME, boot: 1 };
+        let uid = JournalUid(7);
+        let (driver, inputs) = Driver::new(Parts {
+            yard: bare_yard(me, Arc::new(Silent), Arc::new(Silent)),
+            line: Arc::new(Silent),
+            folder: Arc::new(shelf),
+            entry: Arc::new(JournalEntry {
+                name: "orders".into(),
+                uid: uid.to_string().into(),
+                node: OTHER,
+                backup: ME,
+                paired: true,
+                served: None,
+                term: 0,
+            }),
+            uid,
+            own,
+            damage: None,
+            saved: Vec::new(),
+        });
+        Self { driver, inputs, steps, go }
+    }
+
+    /// A session with the active node begins.
+    fn register(&mut self, id: u64) {
+        let session = Session { journal: JournalUid(7), with: OTHER, id };
+        let line = Arc::new(Silent);
+        self.driver.standby = Some(Standby::register(session, line, &mut Vec::new()));
+    }
+
+    fn expect(&self, step: Step) {
+        assert_eq!(self.steps.recv_timeout(SOON).unwrap(), step);
+    }
+
+    /// Lets the step go on that waits.
+    fn go(&self) {
+        self.go.send(()).unwrap();
+    }
+
+    /// The copy is made: the driver hears so.
+    async fn emptied(&mut self) {
+        while self.driver.emptying.is_some() {
+            let input = tokio::time::timeout(SOON, self.inputs.recv()).await.unwrap().unwrap();
+            if let Input::Emptied(opened) = input {
+                self.driver.emptied(opened).await;
+            }
+        }
+    }
+}
+
+fn stale() -> Own {
+    let standing = Standing::Valid(Age::new(5).unwrap());
+    Own { record: Record { standing, incarnation: None }, vacant: false, founder: false }
+}
+
+/// The session is lost while the old copy is being put aside, and the next one is accepted at once:
+/// in one folder one works at a time, and closes what it has opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_are_made_one_after_the_other() {
+    let mut scene = Scene::new(stale());
+    scene.register(1);
+    scene.driver.empty();
+    scene.expect(Step::SetAside);
+    scene.driver.leave();
+    scene.register(2);
+    scene.driver.empty();
+    // Nobody else waits for leave to go on: all of it is the first one's until it has closed.
+    scene.go();
+    scene.expect(Step::Open);
+    scene.go();
+    scene.expect(Step::Close);
+    scene.go();
+    scene.expect(Step::SetAside);
+    scene.go();
+    scene.expect(Step::Open);
+    scene.go();
+    scene.emptied().await;
+    assert!(scene.steps.try_recv().is_err(), "the second one stays open");
+}
+
+/// The same with what an operator does to the copy, and with the end of the driver.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_changes_a_copy_waits_for_who_makes_one() {
+    let mut scene = Scene::new(stale());
+    scene.register(1);
+    scene.driver.empty();
+    scene.expect(Step::SetAside);
+    scene.driver.leave();
+    scene.driver.machine.step(Event::Unreadable, &mut Vec::new());
+    let (answer, mut answered) = oneshot::channel();
+    scene.driver.amend(Amendment::Discard, answer);
+    for step in [Step::Open, Step::Close, Step::Look] {
+        scene.go();
+        scene.expect(step);
+    }
+    assert!(answered.try_recv().is_err());
+    let closing = scene.driver.closing.take().unwrap();
+    assert!(!closing.is_finished(), "a node that stops waits for it");
+    scene.go();
+    answered.await.unwrap().unwrap();
+    closing.await.unwrap();
+}
