@@ -73,6 +73,8 @@ pub enum Held {
     Unreadable,
     /// Its queues could not be loaded.
     Unloadable,
+    /// The disk had no room for its queues to be loaded.
+    NoRoom,
     /// The active node sent what it never sends, or refused this node for good.
     Refused,
 }
@@ -176,6 +178,7 @@ impl fmt::Display for Held {
             Self::Marked(mark) => write!(f, "the copy was set aside: {mark}"),
             Self::Unreadable => f.write_str("the state file is damaged"),
             Self::Unloadable => f.write_str("the queues cannot be loaded"),
+            Self::NoRoom => f.write_str("the disk has no room to load the queues"),
             Self::Refused => f.write_str("the active node refuses this one"),
         }
     }

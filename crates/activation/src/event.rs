@@ -71,6 +71,8 @@ pub enum Event {
     Loaded,
     /// Answer to [`crate::output::Output::Load`]: damage that the journal cannot tolerate.
     LoadFailed,
+    /// Answer to [`crate::output::Output::Load`]: the disk has no room, and may have some later.
+    NoRoom,
     /// Answer to [`crate::output::Output::Close`]: no queue of the journal is open any more, and no
     /// confirm can leave.
     Closed,

@@ -209,6 +209,8 @@ pub enum Mode {
 pub enum Then {
     /// Looking at the register again, like a node that starts.
     Again,
+    /// The replica's turn, of which nothing is said to it: it finds the lock free.
+    GiveWay,
     /// Nothing.
     Stop,
     /// The replica is told that it is its turn.
@@ -302,7 +304,8 @@ impl Machine {
             Event::WriteFailed => self.on_write_failed(out),
             Event::Unreadable => self.on_unreadable(out),
             Event::Loaded => self.on_loaded(out),
-            Event::LoadFailed => self.on_load_failed(out),
+            Event::LoadFailed => self.on_load_failed(Held::Unloadable, out),
+            Event::NoRoom => self.on_load_failed(Held::NoRoom, out),
             Event::Closed => self.on_closed(out),
             Event::Registration { preferred } => self.on_registration(preferred, out),
             Event::CopySent => self.on_copy_sent(out),
@@ -476,7 +479,7 @@ impl Machine {
             }
             Phase::Closing { token, then } => {
                 let then = match then {
-                    Then::Again | Then::Stop => Then::Stop,
+                    Then::Again | Then::GiveWay | Then::Stop => Then::Stop,
                     Then::HandOver { .. } => Then::HandOver { stay: false },
                     Then::Written { .. } => Then::Written { stop: true },
                 };
@@ -559,7 +562,14 @@ impl Machine {
                 out.push(Output::Read { linearizable: false });
             }
             (Timer::Retry, Phase::Pairing(Pairing::Pausing)) => self.create(out),
-            (Timer::Recheck, Phase::Held(held)) if held.may_pass() => self.read_linearizable(out),
+            (Timer::Recheck, Phase::Held(held)) if held.may_pass() => {
+                if self.settings.paired {
+                    self.read_linearizable(out);
+                } else {
+                    self.phase = Phase::Stopped;
+                    self.on_start(out);
+                }
+            }
             (Timer::Takeover, Phase::Passive(Passive::InSync)) => self.on_active_lost(out),
             (
                 Timer::Announcement,

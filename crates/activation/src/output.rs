@@ -37,8 +37,8 @@ pub enum Output {
     CreateRegister,
     /// Replace the state file: durable, file and folder, before it is answered by `Written`.
     Write(Record),
-    /// Recover the journal and load its queues, without serving them. Answered by `Loaded` or
-    /// `LoadFailed`.
+    /// Recover the journal and load its queues, without serving them. Answered by `Loaded`,
+    /// `LoadFailed` or `NoRoom`.
     Load,
     /// Close the queues, or give up loading them; forget held confirms without an answer. Answered
     /// by `Closed`.

@@ -20,6 +20,8 @@ pub(super) enum Step {
     PowerCut(usize),
     Stop(usize),
     GiveWay(usize),
+    /// The disk of an active node hangs, and that of its replica does not.
+    Stall(usize),
     WriteFails(usize),
     /// The state file is replaced, not yet durably.
     WriteFile(usize),
@@ -122,7 +124,7 @@ impl World {
             if bounds.orders
                 && matches!(machine.phase(), Phase::Active { mode: Mode::Replicated { .. }, .. })
             {
-                out.push(Step::GiveWay(number));
+                out.extend([Step::GiveWay(number), Step::Stall(number)]);
             }
         }
         if node.to_write.is_some() {
@@ -277,6 +279,10 @@ impl World {
             Step::GiveWay(number) => {
                 self.faults += 1;
                 self.tell(number, Event::StepDown { stay: true });
+            }
+            Step::Stall(number) => {
+                self.faults += 1;
+                self.tell(number, Event::Stalled);
             }
             Step::WriteFails(number) => {
                 self.faults += 1;

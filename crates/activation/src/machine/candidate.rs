@@ -14,7 +14,7 @@ impl Held {
     /// Whether the copy may come out of it without an operator: its class may change.
     pub(super) fn may_pass(self) -> bool {
         match self {
-            Self::LocalAhead | Self::QuorumDataLost | Self::NeedsAdoption => true,
+            Self::LocalAhead | Self::QuorumDataLost | Self::NeedsAdoption | Self::NoRoom => true,
             Self::Marked(_) | Self::Unreadable | Self::Unloadable | Self::Refused => false,
         }
     }
@@ -131,7 +131,6 @@ impl Machine {
             (Class::InSync | Class::SelfRepair | Class::MaybeInSync, Some(register)) => {
                 out.push(Output::Tell(Notice::Candidate(class, register)));
                 self.incarnation = Some(view.incarnation);
-                self.told = None;
                 self.found = Some(*view);
                 self.phase = Phase::Loading(token);
                 out.push(Output::Load);
@@ -149,6 +148,9 @@ impl Machine {
     }
 
     pub(super) fn on_loaded(&mut self, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Loading(_) | Phase::Single { .. }) {
+            self.told = None;
+        }
         match self.phase {
             Phase::Loading(token) => self.begin_raising(token, out),
             Phase::Single { serving: false } => {
@@ -159,19 +161,17 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_load_failed(&mut self, out: &mut Vec<Output>) {
+    /// The lock is somebody else's, who may be able to.
+    pub(super) fn on_load_failed(&mut self, held: Held, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Loading(token) => {
-                out.push(Output::Release(token));
-                out.push(Output::Tell(Notice::LoadFailed));
-                self.hold(Held::Unloadable, None, out);
-            }
-            Phase::Single { serving: false } => {
-                out.push(Output::Tell(Notice::LoadFailed));
-                self.hold(Held::Unloadable, None, out);
-            }
-            _ => {}
+            Phase::Loading(token) => out.push(Output::Release(token)),
+            Phase::Single { serving: false } => {}
+            _ => return,
         }
+        if held == Held::Unloadable {
+            out.push(Output::Tell(Notice::LoadFailed));
+        }
+        self.hold(held, None, out);
     }
 
     /// The copy stays untouched. What may pass by itself is looked at again.

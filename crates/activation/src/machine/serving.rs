@@ -63,12 +63,13 @@ impl Machine {
         }
     }
 
-    /// The replica can serve, and this node cannot. Nothing is handed over: to close the queues takes
-    /// the disk. The lock ends with its lease.
+    /// The replica can serve, and this node cannot. Nothing is said to it when the queues are closed:
+    /// that takes the disk, and the lock may have ended with its lease long before. But if the disk goes
+    /// on sooner, the lock that is given back is not for this node, which is always the first to know.
     pub(super) fn on_stalled(&mut self, out: &mut Vec<Output>) {
         if let Phase::Active { token, mode: Mode::Replicated { .. } } = self.phase {
             out.push(Output::Tell(Notice::Stalled));
-            self.close(Some(token), Then::Again, out);
+            self.close(Some(token), Then::GiveWay, out);
         }
     }
 
@@ -110,7 +111,9 @@ impl Machine {
                 let then = Then::Written { stop: then == Then::Stop };
                 self.phase = Phase::Closing { token, then };
             }
-            Then::Again | Then::Stop | Then::HandOver { .. } => self.closed(token, then, out),
+            Then::Again | Then::Stop | Then::GiveWay | Then::HandOver { .. } => {
+                self.closed(token, then, out);
+            }
             Then::Written { .. } => {}
         }
     }
@@ -121,7 +124,7 @@ impl Machine {
         }
         out.extend(token.map(Output::Release));
         match then {
-            Then::HandOver { stay: true } => {
+            Then::HandOver { stay: true } | Then::GiveWay => {
                 self.phase = Phase::Succeeding { age: self.age() };
                 out.push(Output::Arm(Timer::Successor));
                 out.push(Output::Arm(Timer::Retry));

@@ -267,6 +267,32 @@ fn a_failed_load_gives_the_lock_back() {
     assert_eq!(machine.phase, Phase::Held(Held::Unloadable));
 }
 
+/// For want of room nothing is wrong with the copy: it is tried again, and reported once.
+#[test]
+fn a_load_without_room_is_tried_again() {
+    let mut machine = at(Phase::Loading(TOKEN));
+    let mut told = Vec::new();
+    machine.step(Event::NoRoom, &mut told);
+    let recheck = Output::Arm(Timer::Recheck);
+    let held = Output::Tell(Notice::Held(Held::NoRoom, None));
+    assert_eq!(told, [Output::Release(TOKEN), held, recheck]);
+    assert_eq!(machine.phase, Phase::Held(Held::NoRoom));
+    let outputs = step(&mut machine, Event::Timer(Timer::Recheck));
+    assert_eq!(outputs, [Output::Read { linearizable: true }]);
+    assert_eq!(step(&mut machine, Event::Read(view(5))), [Output::Acquire]);
+    step(&mut machine, Event::Acquired(TOKEN));
+    assert_eq!(step(&mut machine, Event::Read(view(5))), [Output::Load]);
+    told.clear();
+    machine.step(Event::NoRoom, &mut told);
+    assert_eq!(told, [Output::Release(TOKEN), recheck]);
+    // A journal on its own has no register to look at.
+    let mut machine = at(Phase::Single { serving: false });
+    machine.settings.paired = false;
+    assert_eq!(step(&mut machine, Event::NoRoom), [recheck]);
+    assert_eq!(step(&mut machine, Event::Timer(Timer::Recheck)), [Output::Load]);
+    assert_eq!(step(&mut machine, Event::Loaded), [Output::Gate(Gate::Alone), Output::Serve]);
+}
+
 /// A state file that cannot be read is an operator's business, and nothing is done with the copy.
 #[test]
 fn an_unreadable_file_is_held() {
@@ -338,9 +364,25 @@ fn a_node_whose_disk_hangs_gives_way() {
     let mut machine = active(Mode::Replicated { failback: false });
     let outputs = step(&mut machine, Event::Stalled);
     assert_eq!(outputs, [Output::Gate(Gate::Closed), Output::DropReplica, Output::Close]);
-    // When it goes on after all it looks like a node that starts.
+    // When it goes on after all the lock is the other's: this node does not ask for it, for a time.
     let outputs = step(&mut machine, Event::Closed);
-    assert_eq!(outputs, [Output::Release(TOKEN), Output::Read { linearizable: false }]);
+    let timers = [Output::Arm(Timer::Successor), Output::Arm(Timer::Retry)];
+    assert_eq!(outputs, [Output::Release(TOKEN), timers[0], timers[1]]);
+    assert_eq!(machine.phase, Phase::Succeeding { age: age(5) });
+    // Somebody has claimed the next age: that is it.
+    step(&mut machine, Event::Timer(Timer::Retry));
+    let outputs = step(&mut machine, Event::Read(view(6)));
+    assert_eq!(outputs, [Output::Read { linearizable: false }]);
+    // Nobody has: it tries again.
+    machine.phase = Phase::Succeeding { age: age(5) };
+    let outputs = step(&mut machine, Event::Timer(Timer::Successor));
+    assert_eq!(outputs, [Output::Read { linearizable: false }]);
+    // An order to stop is stronger.
+    let mut machine = active(Mode::Replicated { failback: false });
+    step(&mut machine, Event::Stalled);
+    step(&mut machine, Event::Stop);
+    assert_eq!(step(&mut machine, Event::Closed), [Output::Release(TOKEN)]);
+    assert_eq!(machine.phase, Phase::Stopped);
     for mode in [Mode::Unreplicated, Mode::Syncing { preferred: true }] {
         assert_eq!(step(&mut active(mode), Event::Stalled), []);
     }
