@@ -1,7 +1,7 @@
 //! The active node's side of the stream.
 //!
 //! ```text
-//!   Copying ── all pieces sent and answered, little of the stream unanswered ──► copy_sent
+//!   Copying ── all pieces sent and answered, little of the stream unanswered, or for long ──► copy_sent
 //!      │                                                   (confirms are held from here)
 //!      │                                                  Whole sent ──► Whole answered
 //!      │                                                      │               │ InSync
@@ -13,8 +13,10 @@
 //!
 //! The copy is a list of files that were complete when it began; from that moment on every batch
 //! that the journal appends goes into the stream too, behind the pieces that were sent before it.
-//! "Whole" is said only when what is unanswered is little, so that confirms are held for one
-//! exchange and not for a copy.
+//! "Whole" is said when what is unanswered is little, so that confirms are held for one exchange and
+//! not for a copy. Under steady load it may never be little: then it is said all the same after a
+//! time, and the writers, who get no confirms from then on, let it run dry. How long that takes is
+//! bounded by the backlog, above which writers have waited before.
 
 use std::collections::VecDeque;
 
@@ -33,7 +35,9 @@ pub struct Limits {
     pub copy_window: usize,
     /// Bytes that may be unanswered when the replica is told that it is whole (default 256 KiB).
     pub whole_below: usize,
-    /// Unanswered bytes above which writers wait (default 32 MiB), until half of it is answered.
+    /// When it is told so all the same, after the last piece was answered (default 500 ms).
+    pub whole_after: Millis,
+    /// Unanswered bytes above which writers wait (default 8 MiB), until half of it is answered.
     pub backlog: usize,
 }
 
@@ -43,7 +47,8 @@ impl Limits {
         replica_timeout: Millis(3000),
         copy_window: 4 << 20,
         whole_below: 256 << 10,
-        backlog: 32 << 20,
+        whole_after: Millis(500),
+        backlog: 8 << 20,
     };
 }
 
@@ -75,6 +80,8 @@ pub enum Loss {
     TooSlow,
     /// It answered what was not asked, or out of order.
     Senseless,
+    /// What should be copied cannot be read here.
+    Unreadable,
 }
 
 /// How far it is.
@@ -116,6 +123,8 @@ pub struct Sender {
     unanswered_bytes: usize,
     unanswered_pieces: usize,
     throttled: bool,
+    /// Since when all pieces are answered.
+    copied_since: Option<Millis>,
     /// The last batch that was answered.
     answered_position: Option<u64>,
 }
@@ -132,6 +141,7 @@ impl Sender {
             unanswered_bytes: 0,
             unanswered_pieces: 0,
             throttled: false,
+            copied_since: None,
             answered_position: None,
         };
         out.push(Effect::Send(Downward::Accepted));
@@ -217,10 +227,24 @@ impl Sender {
         self.lose(Loss::Closed, out);
     }
 
-    /// Looks at the clock. To be called at [`Sender::deadline`].
+    /// The piece that was asked for cannot be read.
+    pub fn unreadable(&mut self, out: &mut Vec<Effect>) {
+        self.lose(Loss::Unreadable, out);
+    }
+
+    /// Looks at the clock. To be called at [`Sender::deadline`], and often.
     pub fn tick(&mut self, now: Millis, out: &mut Vec<Effect>) {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
-            self.lose(Loss::TooSlow, out);
+            return self.lose(Loss::TooSlow, out);
+        }
+        if matches!(self.phase, Phase::Copying { all_sent: true, .. })
+            && self.unanswered_pieces == 0
+        {
+            let since = *self.copied_since.get_or_insert(now);
+            if since.0 + self.limits.whole_after.0 <= now.0 {
+                self.phase = Phase::Sent;
+                out.push(Effect::CopySent);
+            }
         }
     }
 

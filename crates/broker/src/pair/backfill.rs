@@ -85,15 +85,15 @@ impl Backfill {
     }
 
     /// A stream was looked at, in the very moment between two submissions of its queue. Returns the
-    /// positions that have to be read now. A queue that is gone has nothing, and ends.
-    pub(crate) fn surveyed(&mut self, stream: StreamId, survey: Survey) -> Vec<Seq> {
+    /// positions that have to be read now, with their heads. A queue that is gone has nothing, and ends.
+    pub(crate) fn surveyed(&mut self, stream: StreamId, survey: Survey) -> Vec<(Seq, Head)> {
         let Some(progress) = self.todo.get_mut(&stream) else { return Vec::new() };
         progress.from = survey.reached.next();
+        let wanted = survey.records.clone();
         let records: BTreeMap<Seq, Head> = survey.records.into_iter().collect();
-        let seqs = records.keys().copied().collect();
         let (reached, ends) = (survey.reached, survey.ends);
         self.part = Some(Part { stream, records, reached, ends, behind: Vec::new() });
-        seqs
+        wanted
     }
 
     /// What was asked for is read up to `upto`, or all of it; payloads of what could not be read are

@@ -28,7 +28,7 @@ use journal::op::Lsn;
 use management::view::copy::{Amendment, CopyCounts, SavedCopy};
 use metadata::objects::Name;
 use metadata::objects::journal::Journal as JournalEntry;
-use model::id::NodeId;
+use model::id::{NodeId, QueueId, Seq};
 use model::time::Millis;
 use replication::message::{Downward, Refusal, Upward};
 use replication::sender::Limits;
@@ -60,6 +60,9 @@ pub(crate) use report::Report;
 const TICK: Duration = Duration::from_millis(50);
 /// How long a node that was asked to accept this one as its replica may take to answer.
 const SEEK_WAIT: Millis = Millis(2000);
+
+/// How long nobody is accepted as the replica when something could not be read for a copy.
+const READ_AGAIN: Millis = Millis(10_000);
 
 /// How long a node that stops waits for its lock to be taken back.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
@@ -176,6 +179,8 @@ pub(crate) struct Driver {
     /// The lock is being given back.
     releasing: Option<JoinHandle<()>>,
     no_quorum_since: Option<Millis>,
+    /// What could not be read for a copy, and until when that is not tried again.
+    unreadable: Option<(Millis, String)>,
     stopping: Vec<oneshot::Sender<()>>,
     told: Option<Report>,
     /// What was logged last.
@@ -238,6 +243,7 @@ impl Driver {
             armed: 0,
             releasing: None,
             no_quorum_since: None,
+            unreadable: None,
             stopping: Vec::new(),
             told: None,
             noticed: None,
@@ -527,7 +533,8 @@ impl Driver {
 
     /// A node asks to be the replica.
     fn registration(&mut self, session: Session) {
-        if self.other() != Some(session.with) || self.stage.is_none() {
+        let is_waiting = self.unreadable.as_ref().is_some_and(|(until, _)| clock::now() < *until);
+        if self.other() != Some(session.with) || self.stage.is_none() || is_waiting {
             let refused = Downward::Refused(Refusal::NotNow);
             self.line.send(session.with, session.downward(&refused));
             return;
@@ -547,13 +554,30 @@ impl Driver {
             return;
         }
         match news {
+            News::Unreadable(queue, seq) => self.unreadable(queue, seq),
             News::CopySent => self.event(Event::CopySent),
-            News::InSync => self.event(Event::ReplicaInSync),
+            News::InSync => {
+                self.unreadable = None;
+                self.event(Event::ReplicaInSync);
+            }
             News::Lost(loss) => {
                 tracing::warn!(journal = %self.name, ?loss, "the replica is lost");
                 self.event(Event::ReplicaLost);
             }
         }
+    }
+
+    /// A message of the journal cannot be read, and no copy is whole without it. What the disk does not
+    /// do now it may do later, and an operator may do without the message.
+    fn unreadable(&mut self, queue: QueueId, seq: Seq) {
+        let state = self.yard.router.state();
+        let name =
+            state.queue_by_id(queue).map_or_else(|| queue.to_string(), |it| it.name.to_string());
+        let reason = format!(
+            "message {seq} of queue {name} cannot be read, and there is no other copy until it can be, or is gone"
+        );
+        tracing::error!(journal = %self.name, %reason, "the journal cannot be copied");
+        self.unreadable = Some((Millis(clock::now().0 + READ_AGAIN.0), reason));
     }
 
     fn down(&mut self, node: NodeId) {

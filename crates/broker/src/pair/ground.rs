@@ -17,10 +17,11 @@ use activation::age::Age;
 use activation::gate::Gate;
 use bytes::{Bytes, BytesMut};
 use journal::error::ReadError;
-use journal::op::{Lsn, Op};
+use journal::op::{Head, Lsn, Op};
 use model::id::{QueueId, Seq, StreamId};
 use model::time::Millis;
 use parking_lot::Mutex;
+use queue::head::Head as MessageHead;
 use quorum::log::{Log, Then};
 use replication::confirms::Confirms;
 use replication::message::Upward;
@@ -77,6 +78,9 @@ struct Stream {
     sender: Sender,
     backfill: Backfill,
     is_live: bool,
+    /// The replica has so much to answer that nothing is confirmed until it has less: nobody else slows
+    /// the writers as long as the replica does not count.
+    is_throttled: bool,
 }
 
 /// What the stream tells the driver.
@@ -88,6 +92,8 @@ pub(crate) enum News {
     InSync,
     /// It is lost.
     Lost(Loss),
+    /// And this is what cannot be read here.
+    Unreadable(QueueId, Seq),
 }
 
 /// How the stream is, for operators.
@@ -160,6 +166,10 @@ impl Ground {
     }
 
     fn release(&self, flow: &mut Flow) {
+        let is_throttled = flow.stream.as_ref().is_some_and(|stream| stream.is_throttled);
+        if is_throttled && flow.gate == Gate::Alone {
+            return;
+        }
         if let Some(released) = flow.confirms.release(self.hold.is_usable(clock::now())) {
             #[cfg(test)]
             crate::pair::sim::eye::released(&released, flow.gate);
@@ -183,7 +193,8 @@ impl Ground {
         let last = flow.confirms.last();
         flow.confirms.attached(last);
         let backfill = Backfill::new(streams);
-        flow.stream = Some(Stream { session, sender, backfill, is_live: false });
+        flow.stream =
+            Some(Stream { session, sender, backfill, is_live: false, is_throttled: false });
         self.perform(&mut flow, effects);
     }
 
@@ -231,9 +242,10 @@ impl Ground {
 
     /// Ends the stream, and tells the replica.
     pub(crate) fn drop_replica(&self) {
-        let stream = self.flow.lock().stream.take();
-        if let Some(Stream { session, .. }) = stream {
+        let mut flow = self.flow.lock();
+        if let Some(Stream { session, .. }) = flow.stream.take() {
             self.line.send(session.with, session.end());
+            self.release(&mut flow);
         }
     }
 
@@ -272,7 +284,10 @@ impl Ground {
                 }
                 Effect::ReadPiece => self.read_piece(stream, &mut effects),
                 // Writers are held by their windows, since they get no confirms.
-                Effect::Throttle(_) => {}
+                Effect::Throttle(on) => {
+                    stream.is_throttled = on;
+                    self.release(flow);
+                }
                 Effect::CopySent => self.tell(News::CopySent, stream.session),
                 Effect::InSync => self.tell(News::InSync, stream.session),
                 Effect::Answered(position) => {
@@ -311,51 +326,43 @@ impl Ground {
         let Some(stream) = flow.stream.as_mut().filter(|stream| stream.session == session) else {
             return;
         };
-        let seqs = stream.backfill.surveyed(of, survey);
+        let wanted = stream.backfill.surveyed(of, survey);
         drop(flow);
         let mut durable = self.durable.clone();
         self.journal.hasten();
+        // That may take as long as the journal has no room, and who closes it does not wait for that.
+        let ground = Arc::downgrade(&self);
         aside::spawn(async move {
             if durable.wait_for(|durable| *durable >= last).await.is_err() {
                 return;
             }
             let read = aside::blocking(move || {
-                let (payloads, upto) = self.read_part(of, &seqs);
-                self.send_part(session, of, payloads, upto);
+                let Some(ground) = ground.upgrade() else { return };
+                match read_part(&*ground.journal, of, &wanted) {
+                    Ok((payloads, upto)) => ground.send_part(session, of, payloads, upto),
+                    Err((seq, error)) => {
+                        tracing::error!(
+                            queue = of.0, %seq, %error,
+                            "a message cannot be read, so that there is no copy of the journal"
+                        );
+                        ground.cannot_read(session, of, seq);
+                    }
+                }
             });
             drop(read.await);
         });
     }
 
-    /// Reads payloads, up to so many bytes; and up to where that came.
-    fn read_part(&self, of: StreamId, seqs: &[Seq]) -> (Vec<(Seq, Bytes)>, Option<Seq>) {
-        let (mut payloads, mut bytes) = (Vec::new(), 0);
-        let mut read = Vec::new();
-        for some in seqs.chunks(READ_RECORDS) {
-            if bytes >= PART_BYTES {
-                break;
-            }
-            read.clear();
-            self.journal.read(of, some, &mut read);
-            for (seq, result) in some.iter().zip(read.drain(..)) {
-                if bytes >= PART_BYTES {
-                    return (payloads, seqs.iter().copied().take_while(|one| one < seq).last());
-                }
-                match result {
-                    Ok(payload) => {
-                        bytes += payload.len();
-                        payloads.push((*seq, payload));
-                    }
-                    // Released meanwhile, or never stored.
-                    Err(ReadError::Missing) => {}
-                    Err(error) => {
-                        tracing::error!(stream = of.0, %seq, %error, "a message cannot be read, so the copy lacks it too");
-                    }
-                }
-            }
-        }
-        let upto = if bytes >= PART_BYTES { payloads.last().map(|(seq, _)| *seq) } else { None };
-        (payloads, upto)
+    /// A copy that lacks something is none.
+    fn cannot_read(self: &Arc<Self>, session: Session, of: StreamId, seq: Seq) {
+        let mut flow = self.flow.lock();
+        let Some(stream) = flow.stream.as_mut().filter(|stream| stream.session == session) else {
+            return;
+        };
+        self.tell(News::Unreadable(QueueId(of.0), seq), session);
+        let mut effects = Vec::new();
+        stream.sender.unreadable(&mut effects);
+        self.perform(&mut flow, effects);
     }
 
     fn send_part(
@@ -408,23 +415,80 @@ impl Ground {
             let mut is_sent = true;
             for effect in effects {
                 // A batch makes nothing else than this, and a word on how much waits.
-                if let Effect::Send(message) = effect {
-                    let session = stream.session;
-                    is_sent &= self.line.send(session.with, session.downward(&message));
+                match effect {
+                    Effect::Send(message) => {
+                        let session = stream.session;
+                        is_sent &= self.line.send(session.with, session.downward(&message));
+                    }
+                    Effect::Throttle(on) => stream.is_throttled = on,
+                    _ => {}
                 }
             }
             if !is_sent {
                 let mut more = Vec::new();
                 stream.sender.closed(&mut more);
                 for effect in more {
-                    if let Effect::Lost(loss) = effect {
-                        self.tell(News::Lost(loss), stream.session);
+                    match effect {
+                        Effect::Lost(loss) => self.tell(News::Lost(loss), stream.session),
+                        Effect::Throttle(on) => stream.is_throttled = on,
+                        _ => {}
                     }
                 }
             }
         }
         position
     }
+}
+
+/// Payloads that were read, and up to where that came, unless it was all.
+type Read = (Vec<(Seq, Bytes)>, Option<Seq>);
+
+/// Reads payloads, about so many bytes as a part of a copy has, or one that is longer. What was
+/// released meanwhile, or never stored, is missing.
+///
+/// # Errors
+/// Which one cannot be read, and why.
+fn read_part(
+    journal: &dyn Store,
+    of: StreamId,
+    wanted: &[(Seq, Head)],
+) -> Result<Read, (Seq, ReadError)> {
+    let (mut payloads, mut bytes, mut done) = (Vec::new(), 0, 0);
+    let (mut seqs, mut read) = (Vec::new(), Vec::new());
+    while done < wanted.len() && bytes < PART_BYTES {
+        let next = fitting(&wanted[done..], PART_BYTES - bytes);
+        seqs.clear();
+        seqs.extend(wanted[done..done + next].iter().map(|(seq, _)| *seq));
+        done += next;
+        read.clear();
+        journal.read(of, &seqs, &mut read);
+        for (seq, result) in seqs.iter().zip(read.drain(..)) {
+            match result {
+                Ok(payload) => {
+                    bytes += payload.len();
+                    payloads.push((*seq, payload));
+                }
+                Err(ReadError::Missing) => {}
+                Err(error) => return Err((*seq, error)),
+            }
+        }
+    }
+    let upto = if done < wanted.len() { seqs.last().copied() } else { None };
+    Ok((payloads, upto))
+}
+
+/// How many of them are read at once, by what their heads say of their bodies: at least one.
+fn fitting(wanted: &[(Seq, Head)], room: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |(_, head): &&(Seq, Head)| {
+        let is_first = bytes == 0;
+        let known = head.as_slice().get(..MessageHead::LEN);
+        let known = known.and_then(|head| MessageHead::decode(head).ok());
+        // What is not known is not little.
+        bytes += 1 + known.map_or(PART_BYTES, |head| head.bytes as usize);
+        is_first || bytes <= room
+    };
+    wanted.iter().take(READ_RECORDS).take_while(fits).count()
 }
 
 fn encoded<'o>(all: impl Iterator<Item = &'o Op> + Clone) -> Bytes {
@@ -480,6 +544,12 @@ impl ShardGround for Ground {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use activation::file::JournalUid;
+    use model::id::NodeId;
+
     use super::*;
 
     /// A journal to which nothing is new.
@@ -500,15 +570,202 @@ mod tests {
         }
     }
 
+    /// A journal that counts how much is read at once, and fails to read one message.
+    #[derive(Debug, Default)]
+    struct Readable {
+        bodies: BTreeMap<Seq, usize>,
+        damaged: Option<Seq>,
+        reads: Mutex<Vec<usize>>,
+    }
+
+    impl Store for Readable {
+        fn submit(&self, _: Vec<Op>) -> Lsn {
+            Lsn(7)
+        }
+
+        fn hasten(&self) {}
+
+        fn read(&self, _: StreamId, seqs: &[Seq], out: &mut Vec<Result<Bytes, ReadError>>) {
+            let mut bytes = 0;
+            for seq in seqs {
+                out.push(match self.bodies.get(seq) {
+                    _ if self.damaged == Some(*seq) => Err(ReadError::Damaged),
+                    None => Err(ReadError::Missing),
+                    Some(length) => {
+                        bytes += length;
+                        Ok(Bytes::from(vec![0; *length]))
+                    }
+                });
+            }
+            self.reads.lock().push(bytes);
+        }
+
+        fn close(self: Box<Self>) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn head(bytes: usize) -> Head {
+        let bytes = u32::try_from(bytes).unwrap();
+        let head = MessageHead {
+            bytes,
+            priority: 0,
+            expires_at: None,
+            delivery_count: 0,
+            delivered: false,
+        };
+        Head::new(&head.encode())
+    }
+
+    /// Long messages are not read together.
+    #[test]
+    fn a_part_is_read_by_bytes() {
+        for (length, most) in [(16 << 20, 16 << 20), (600 << 10, 1200 << 10), (100, 6400)] {
+            let seqs = (1..=200).map(Seq);
+            let bodies: BTreeMap<Seq, usize> = seqs.map(|seq| (seq, length)).collect();
+            let wanted: Vec<_> = bodies.keys().map(|seq| (*seq, head(length))).collect();
+            let store = Readable { bodies, ..Readable::default() };
+            let (mut at, mut got) = (0, Vec::new());
+            loop {
+                let (payloads, upto) = read_part(&store, StreamId(1), &wanted[at..]).unwrap();
+                got.extend(payloads.into_iter().map(|(seq, _)| seq));
+                let Some(upto) = upto else { break };
+                at = usize::try_from(upto.0).unwrap();
+            }
+            assert_eq!(got.len(), 200, "each once");
+            let reads = store.reads.lock();
+            assert!(reads.iter().all(|bytes| *bytes <= most), "{length}: {reads:?}");
+        }
+    }
+
+    /// What is released meanwhile is no failure; nor is a part of which nothing is left.
+    #[test]
+    fn a_part_may_have_gaps() {
+        let store = Readable { bodies: BTreeMap::from([(Seq(2), 5)]), ..Readable::default() };
+        let wanted = [(Seq(1), head(2 << 20)), (Seq(2), head(5)), (Seq(3), head(5))];
+        let (payloads, upto) = read_part(&store, StreamId(1), &wanted).unwrap();
+        assert_eq!((payloads.len(), upto), (1, None));
+        let store = Readable { damaged: Some(Seq(3)), ..store };
+        let (seq, error) = read_part(&store, StreamId(1), &wanted).unwrap_err();
+        assert!(seq == Seq(3) && matches!(error, ReadError::Damaged));
+    }
+
+    /// A ground that is served and copied, where the copy waits for what the queue has.
+    struct Scene {
+        ground: Arc<Ground>,
+        inbox: Arc<Inbox>,
+        inputs: tokio::sync::mpsc::UnboundedReceiver<Input>,
+        /// How far the journal is durable.
+        durable: watch::Sender<Lsn>,
+    }
+
+    impl Scene {
+        fn new(store: Readable, limits: Limits) -> Self {
+            let hold = Arc::<Hold>::default();
+            hold.free();
+            let inbox = Arc::<Inbox>::default();
+            let (driver, inputs) = tokio::sync::mpsc::unbounded_channel();
+            let (durable, watched) = watch::channel(Lsn(0));
+            let (shared, line) = (Arc::clone(&inbox), Arc::new(Silent));
+            let ground = Ground::new(Box::new(store), watched, hold, shared, line, driver);
+            let ground = Arc::new(ground);
+            ground.set_gate(Gate::Alone);
+            ground.submit(vec![Op::Drop { stream: StreamId(9) }]);
+            let session = Session { journal: JournalUid(7), with: NodeId(2), id: 1 };
+            ground.attach(session, limits, || vec![StreamId(1)]);
+            Self { ground, inbox, inputs, durable }
+        }
+
+        /// The queue says that it has these.
+        fn survey(&self, records: Vec<(Seq, Head)>) {
+            let mut batches = Vec::new();
+            self.inbox.take(&mut batches);
+            let command = batches.into_iter().flat_map(|batch| batch.commands).next();
+            let Some(Command::Survey { then, .. }) = command else { panic!("{command:?}") };
+            let reached = records.last().map_or(Seq(0), |(seq, _)| *seq);
+            (then.0)(Survey { records, reached, ends: true });
+        }
+    }
+
+    /// A journal without room makes nothing durable, and can be closed all the same.
+    #[tokio::test]
+    async fn a_copy_does_not_keep_a_journal_open() {
+        let Scene { ground, inbox, durable, inputs } = {
+            let scene = Scene::new(Readable::default(), Limits::DEFAULT);
+            scene.survey(vec![(Seq(1), head(5))]);
+            scene
+        };
+        tokio::task::yield_now().await;
+        assert_eq!(Arc::strong_count(&ground), 1);
+        Arc::try_unwrap(ground).unwrap().into_journal().close().unwrap();
+        drop((inbox, durable, inputs));
+    }
+
+    /// What cannot be read is not left out: no copy without it is whole.
+    #[tokio::test]
+    async fn a_copy_that_lacks_something_is_never_whole() {
+        let bodies = BTreeMap::from([(Seq(1), 5), (Seq(2), 5)]);
+        let store = Readable { bodies, damaged: Some(Seq(2)), ..Readable::default() };
+        let mut scene = Scene::new(store, Limits::DEFAULT);
+        scene.survey(vec![(Seq(1), head(5)), (Seq(2), head(5))]);
+        scene.durable.send_replace(Lsn(7));
+        let mut news = Vec::new();
+        while news.len() < 2 {
+            let input = tokio::time::timeout(Duration::from_secs(20), scene.inputs.recv());
+            if let Input::News(_, one) = input.await.unwrap().unwrap() {
+                news.push(one);
+            }
+        }
+        let unreadable = News::Unreadable(QueueId(1), Seq(2));
+        assert_eq!(news, [unreadable, News::Lost(Loss::Unreadable)]);
+        // Answers that come still make nothing of it.
+        scene.ground.heard(&Upward::Durable(replication::message::Number(1)));
+        scene.ground.tick();
+        assert!(scene.inputs.try_recv().is_err());
+    }
+
+    /// A replica that counts for nothing yet slows the writers when it cannot follow, and only then.
+    #[tokio::test]
+    async fn writers_wait_for_a_replica_that_cannot_follow() {
+        let limits = Limits { backlog: 300, ..Limits::DEFAULT };
+        let scene = Scene::new(Readable::default(), limits);
+        let ground = &scene.ground;
+        scene.durable.send_replace(Lsn(7));
+        let submit = || {
+            // Streams that come later are live from their beginning.
+            let last = ground.submit(vec![Op::Drop { stream: StreamId(2) }]);
+            (last, ShardGround::durable(&**ground) >= last)
+        };
+        let mut sent = 0;
+        let held = loop {
+            sent += 1;
+            let (last, is_confirmed) = submit();
+            if !is_confirmed {
+                break last;
+            }
+            assert!(sent < 100, "nobody slows the writers");
+        };
+        assert!(sent > 10, "they wait too soon");
+        ground.heard(&Upward::Durable(replication::message::Number(1)));
+        assert!(ShardGround::durable(&**ground) < held, "half of it has to be answered");
+        ground.heard(&Upward::Durable(replication::message::Number(sent - 2)));
+        assert!(ShardGround::durable(&**ground) >= held);
+        // Nor does anybody wait for one that is lost.
+        while submit().1 {}
+        ground.closed();
+        ground.drop_replica();
+        assert!(submit().1);
+    }
+
     #[derive(Debug)]
     struct Silent;
 
     impl Line for Silent {
-        fn send(&self, _: model::id::NodeId, _: Bytes) -> bool {
+        fn send(&self, _: NodeId, _: Bytes) -> bool {
             true
         }
 
-        fn is_up(&self, _: model::id::NodeId) -> bool {
+        fn is_up(&self, _: NodeId) -> bool {
             false
         }
 

@@ -10,8 +10,13 @@ use super::*;
 use crate::confirms::Confirms;
 use crate::receiver::{self, Receiver};
 
-const SMALL: Limits =
-    Limits { replica_timeout: Millis(3000), copy_window: 20, whole_below: 12, backlog: 60 };
+const SMALL: Limits = Limits {
+    replica_timeout: Millis(3000),
+    copy_window: 20,
+    whole_below: 12,
+    whole_after: Millis(500),
+    backlog: 60,
+};
 
 fn age() -> Age {
     Age::new(3).unwrap()
@@ -88,6 +93,59 @@ fn whole_waits_for_answers() {
     sender.heard(&Upward::InSync, &mut out);
     assert_eq!(out, [Effect::InSync, Effect::Answered(3)]);
     assert_eq!(durable(&mut sender, 6), [Effect::Answered(4)]);
+}
+
+/// Under steady load there is always more unanswered than that: it is said all the same, in time.
+#[test]
+fn whole_does_not_wait_for_ever() {
+    let mut out = Vec::new();
+    let mut sender = Sender::new(Limits::DEFAULT, &mut out);
+    out.clear();
+    sender.piece(Millis(0), Some(piece(0)), &mut out);
+    sender.piece(Millis(0), None, &mut out);
+    let batch = Bytes::from(vec![b'b'; 300 << 10]);
+    sender.batch(Millis(0), 1, batch.clone(), &mut out);
+    for now in (10..=3_000).step_by(10) {
+        // Before the one is answered the next one is there.
+        let position = now / 10;
+        sender.batch(Millis(now), position + 1, batch.clone(), &mut out);
+        sender.heard(&Upward::Durable(Number(position)), &mut out);
+        sender.tick(Millis(now), &mut out);
+        if out.contains(&Effect::CopySent) {
+            assert!((500..=520).contains(&now), "at {now} ms");
+            return;
+        }
+    }
+    panic!("it is never told");
+}
+
+/// As long as a piece is not answered nothing is told, however long that takes.
+#[test]
+fn whole_waits_for_pieces() {
+    let mut sender = begin();
+    let mut out = Vec::new();
+    sender.piece(Millis(0), Some(piece(0)), &mut out);
+    sender.piece(Millis(0), None, &mut out);
+    for now in [0, 1_000, 2_900] {
+        sender.tick(Millis(now), &mut out);
+    }
+    assert!(!out.contains(&Effect::CopySent));
+    assert_eq!(durable(&mut sender, 1), [Effect::CopySent]);
+    let mut out = Vec::new();
+    sender.tick(Millis(9_000), &mut out);
+    assert_eq!(out, [], "once");
+}
+
+/// What cannot be read here cannot be copied: the replica is not told that it is whole.
+#[test]
+fn what_is_unreadable_ends_it() {
+    let mut sender = begin();
+    let mut out = Vec::new();
+    sender.unreadable(&mut out);
+    assert_eq!(out, [Effect::Lost(Loss::Unreadable)]);
+    out.clear();
+    sender.piece(Millis(0), None, &mut out);
+    assert_eq!(out, []);
 }
 
 /// BR-3, and `journal.replica_timeout`: the oldest request counts, the connection is closed, and the

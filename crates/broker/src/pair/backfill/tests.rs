@@ -100,7 +100,8 @@ impl Scene {
         }
         let Some((stream, from)) = backfill.next() else { return false };
         let survey = self.active.survey(stream, from, 3);
-        self.asked = Some((stream, backfill.surveyed(stream, survey)));
+        let wanted = backfill.surveyed(stream, survey);
+        self.asked = Some((stream, wanted.into_iter().map(|(seq, _)| seq).collect()));
         true
     }
 

@@ -73,7 +73,10 @@ impl Driver {
     pub(super) fn report(&mut self) {
         let own = *self.machine.own();
         let backlog = self.stage.as_ref().map(|stage| stage.ground.backlog()).unwrap_or_default();
-        let (state, reason) = said(self.machine.phase());
+        let (state, mut reason) = said(self.machine.phase());
+        if let (Phase::Active { .. }, Some((_, why))) = (self.machine.phase(), &self.unreadable) {
+            reason = Some(why.clone());
+        }
         let report = Report {
             state,
             reason,
