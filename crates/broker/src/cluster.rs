@@ -353,22 +353,16 @@ impl Cluster {
             Query::Standing => answer.send(self.standing().encode()),
             Query::Found { names, members } => {
                 tokio::spawn(async move {
-                    match self.be_founded(from, &names, &members).await {
-                        Ok(()) => answer.send(Bytes::from_static(Query::YES)),
-                        Err(reason) => {
-                            tracing::warn!(%from, %reason, "cannot take part in founding a cluster");
-                        }
+                    let done = self.be_founded(from, &names, &members).await;
+                    if let Err(reason) = &done {
+                        tracing::warn!(%from, %reason, "cannot take part in founding a cluster");
                     }
+                    answer.send(formation::agreement(done));
                 });
             }
             Query::Join { name } => {
                 tokio::spawn(async move {
-                    match self.let_in(from, &name).await {
-                        Ok(()) => answer.send(Bytes::from_static(Query::YES)),
-                        Err(reason) => {
-                            tracing::info!(%from, name, %reason, "cannot let a node in yet");
-                        }
-                    }
+                    answer.send(formation::agreement(self.let_in(from, &name).await));
                 });
             }
         }

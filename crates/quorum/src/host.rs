@@ -334,8 +334,11 @@ impl Host {
         for waiting in shared.awaited.lock().remove(&address).unwrap_or_default() {
             drop(waiting.send(Arc::clone(&group)));
         }
-        if founding.is_some() {
+        if founding.is_some() && shared.options.rest.after.is_some() {
             shared.begun.lock().push(id);
+        } else if founding.is_some() {
+            // Nobody comes by who does that later.
+            group.log.write_down();
         }
         shared.alarm.ring_for(id);
         Ok(())

@@ -71,14 +71,15 @@ impl Host {
         groups.map(|group| (group.id, self.shared.status(&group)))
     }
 
-    /// The same in brief.
+    /// The same in brief, of those that have not failed.
     pub fn briefs(&self) -> Vec<Brief> {
-        let brief = |group: &std::sync::Arc<Group>| Brief {
+        let groups = self.shared.all().into_iter().filter(|group| !group.seat.has_failed());
+        let brief = |group: std::sync::Arc<Group>| Brief {
             group: group.id,
             term: group.log.vote().map_or(0, |vote| vote.leader_id.term),
             leader: self.shared.leader_of(group.seat.role()),
         };
-        self.shared.all().iter().map(brief).collect()
+        groups.map(brief).collect()
     }
 
     /// The groups that are started here, ascending.

@@ -25,9 +25,9 @@ pub(crate) enum Query {
     /// How far it is; answered by a [`Standing`].
     Standing,
     /// Will it be in the group that the asker founds with these? Its names are told so that nodes
-    /// with other lists refuse. Answered by [`Query::YES`].
+    /// with other lists refuse. Answered by an [`agreement`].
     Found { names: Vec<String>, members: Vec<NodeId> },
-    /// Lets the asker into the group; only the leader can. Answered by [`Query::YES`].
+    /// Lets the asker into the group; only the leader can. Answered by an [`agreement`].
     Join { name: String },
 }
 
@@ -49,9 +49,6 @@ const FOUND: u8 = 2;
 const JOIN: u8 = 3;
 
 impl Query {
-    /// The answer that a query was carried out; nothing else says so.
-    pub(crate) const YES: &[u8] = b"yes";
-
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
         match self {
@@ -156,6 +153,22 @@ fn text(bytes: &mut Bytes) -> Result<String, Malformed> {
 fn nodes(bytes: &mut Bytes) -> Result<Vec<NodeId>, Malformed> {
     let count = bytes.try_get_u32_le().map_err(cut)?;
     (0..count).map(|_| bytes.try_get_u64_le().map(NodeId).map_err(cut)).collect()
+}
+
+/// The answer that a query was carried out; anything else says why not.
+const YES: &[u8] = b"yes";
+
+/// Whether a query was carried out, as an answer.
+pub(crate) fn agreement(done: Result<(), String>) -> Bytes {
+    done.map_or_else(Bytes::from, |()| Bytes::from_static(YES))
+}
+
+/// Reads what [`agreement`] writes.
+///
+/// # Errors
+/// Why the query was not carried out.
+pub(crate) fn agreed(answer: &[u8]) -> Result<(), String> {
+    if answer == YES { Ok(()) } else { Err(String::from_utf8_lossy(answer).into_owned()) }
 }
 
 /// A connected node, and what it said when it was asked; `None`: nothing yet.
@@ -265,6 +278,13 @@ mod tests {
         // Even the first by name joins.
         let up = [empty("b", B), neighbour("c", C, Some(formed(&[B, C], Some(C))))];
         assert_eq!(next(A, "a", &listed, &up), Step::Join(C));
+    }
+
+    #[test]
+    fn agreements_come_back() {
+        for done in [Ok(()), Err("this node does not lead the group".to_owned())] {
+            assert_eq!(agreed(&agreement(done.clone())), done);
+        }
     }
 
     #[test]

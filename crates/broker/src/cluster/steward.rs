@@ -54,6 +54,8 @@ pub(crate) struct Steward {
     pub(crate) directory: PathBuf,
     /// What this start has written into the identity: the journal has something, of this data set.
     pub(crate) marked: Mutex<Option<u64>>,
+    /// What stood in its way last.
+    pub(crate) told: Mutex<String>,
 }
 
 impl Steward {
@@ -65,10 +67,8 @@ impl Steward {
             let pause = if done { IDLE } else { INTERVAL };
             drop(tokio::time::timeout(pause, group.changed.notified()).await);
             self.cluster.bell.topology();
-            if !done {
-                // What has changed is rarely alone.
-                tokio::time::sleep(INTERVAL / 5).await;
-            }
+            // What has changed is rarely alone, and to look may take a look at all queues.
+            tokio::time::sleep(INTERVAL / 5).await;
         }
     }
 
@@ -77,7 +77,7 @@ impl Steward {
         let Some(group) = &self.cluster.group else { return true };
         if !group.formed.load(Ordering::Acquire) {
             if let Err(reason) = self.cluster.form(&group.listed).await {
-                tracing::info!(%reason, "not in a cluster yet");
+                self.complain(reason, "not in a cluster yet");
             }
             return false;
         }
@@ -90,7 +90,7 @@ impl Steward {
             return false;
         }
         if let Err(reason) = self.cluster.get_vote().await {
-            tracing::info!(%reason, "without a vote on the topology yet");
+            self.complain(reason, "without a vote on the topology yet");
             return false;
         }
         let done = self.make_known().await && self.make_first().await && self.take_number();
@@ -106,6 +106,15 @@ impl Steward {
             }
         }
         done
+    }
+
+    /// Something stands in the way: said once, however often it is tried again.
+    fn complain(&self, reason: String, what: &str) {
+        let mut told = self.told.lock();
+        if *told != reason {
+            tracing::info!(%reason, "{what}");
+            *told = reason;
+        }
     }
 
     /// From now on the node does not start without its journal.
@@ -344,8 +353,10 @@ impl Cluster {
 
     async fn ask(&self, node: NodeId, query: &Query, within: Duration) -> Result<(), String> {
         match self.road.request(node, channel::QUERIES, query.encode(), within).await {
-            Some(answer) if answer == Query::YES => Ok(()),
-            _ => Err(format!("node {node} does not agree yet")),
+            Some(answer) => {
+                formation::agreed(&answer).map_err(|reason| format!("node {node}: {reason}"))
+            }
+            None => Err(format!("node {node} does not answer")),
         }
     }
 

@@ -123,7 +123,8 @@ fn members(node: &Node, wanted: Wanted) -> Vec<MemberPart> {
         }
         Some(queue) => {
             let status = node.cluster.host.status(GroupId::from(queue));
-            status.map(|status| member((queue, status))).into_iter().collect()
+            let works = status.filter(|status| !status.has_failed);
+            works.map(|status| member((queue, status))).into_iter().collect()
         }
     }
 }
@@ -158,6 +159,7 @@ fn raft_member(me: NodeId, queue: QueueId, status: &Status) -> RaftMember {
     RaftMember {
         queue,
         role: match status.role {
+            _ if status.has_failed => RaftRole::Failed,
             Role::Leader { .. } => RaftRole::Leader,
             Role::Follower { .. } if votes => RaftRole::Follower,
             Role::Follower { .. } => RaftRole::Learner,

@@ -22,6 +22,8 @@ struct Container {
     index: u64,
     /// The log needs it no more.
     purged: bool,
+    /// It could not be read: nothing is carried out of it.
+    unreadable: bool,
 }
 
 /// A record that holds several messages.
@@ -62,7 +64,8 @@ impl Containers {
         let names = (count > 0).then_some(first.0);
         self.log.push_back((index, position, names));
         if count > 0 {
-            let container = Container { position, count, live: count, index, purged: false };
+            let (purged, unreadable) = (false, false);
+            let container = Container { position, count, live: count, index, purged, unreadable };
             self.by_first.insert(first.0, container);
         }
     }
@@ -95,7 +98,9 @@ impl Containers {
                     None => self.free.push(double.position),
                 }
             }
-            self.by_first.insert(first, Container { position, count, live, index, purged });
+            let unreadable = false;
+            let container = Container { position, count, live, index, purged, unreadable };
+            self.by_first.insert(first, container);
         }
     }
 
@@ -157,6 +162,7 @@ impl Containers {
             .iter()
             .filter(|(_, one)| {
                 one.purged
+                    && !one.unreadable
                     && one.count > 1
                     && u64::from(one.count - one.live) * DEAD_PART >= u64::from(one.count)
             })
@@ -168,6 +174,13 @@ impl Containers {
     /// How many messages a container was born with, if it is there.
     pub(crate) fn count(&self, first: Seq) -> Option<u32> {
         self.by_first.get(&first.0).map(|container| container.count)
+    }
+
+    /// A container cannot be read: it stays as it is, and holds up no other.
+    pub(crate) fn is_unreadable(&mut self, first: Seq) {
+        if let Some(container) = self.by_first.get_mut(&first.0) {
+            container.unreadable = true;
+        }
     }
 
     /// Records that hold nothing of use.
@@ -253,6 +266,21 @@ mod tests {
         containers.known(first, Record { position: Seq(11), index: 0, count: 2 }, 1);
         containers.known(first, Record { position: Seq(12), index: 0, count: 2 }, 1);
         assert_eq!(containers.take_free(), [Seq(11)]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_holds_up_no_other() {
+        let mut containers = Containers::default();
+        for (index, first) in [(1, 1), (2, 3)] {
+            containers.entry(index, Seq(10 + index), Seq(first), 2);
+            containers.release(Seq(first), Seq(first));
+        }
+        containers.purged(2);
+        assert_eq!(containers.wasteful(1), [(Seq(1), 2)]);
+        containers.is_unreadable(Seq(1));
+        assert_eq!(containers.wasteful(9), [(Seq(3), 2)]);
+        containers.release(Seq(2), Seq(2));
+        assert_eq!(containers.take_free(), [Seq(11)], "nobody needs it any more");
     }
 
     proptest! {

@@ -779,6 +779,7 @@ impl Replica {
         };
         if !is_whole {
             tracing::error!(%first, "a record of messages cannot be read and stays as it is");
+            self.containers.lock().is_unreadable(first);
             self.carrying = None;
             return None;
         }

@@ -118,6 +118,7 @@ pub(super) async fn join(opened: &Opened) -> Result<Ready, StartError> {
         number: number_sender,
         directory: config.data_dir.clone(),
         marked: parking_lot::Mutex::new(None),
+        told: parking_lot::Mutex::default(),
     };
     let tasks = vec![
         vital::spawn("what proposes changes", &opened.failed_sender, pump),

@@ -42,6 +42,8 @@ pub enum RaftRole {
     Learner,
     /// Its data is gone: it does nothing until it is replaced.
     Lost,
+    /// It cannot go on with what it has, and does nothing until its node is started again.
+    Failed,
 }
 
 impl RaftRole {
@@ -51,6 +53,7 @@ impl RaftRole {
             Self::Leader => "leader",
             Self::Follower | Self::Learner => "follower",
             Self::Lost => "lost",
+            Self::Failed => "failed",
         }
     }
 
@@ -59,7 +62,7 @@ impl RaftRole {
         match self {
             Self::Leader | Self::Follower => "voter",
             Self::Learner => "promotable",
-            Self::Lost => "unknown",
+            Self::Lost | Self::Failed => "unknown",
         }
     }
 }
