@@ -217,6 +217,9 @@ pub enum Command {
     /// Somebody is not a member of a quorum queue's group any more: its node deletes what it has.
     /// Nothing if it is none, or another one is there by now.
     RemoveMember(MemberName),
+    /// The same, if it has not started: one that was told its group's log meanwhile may vote, so it
+    /// stays.
+    WithdrawMember(MemberName),
     /// A lock or a register changes.
     Coordinate(Coordination),
     /// A named journal changes.

@@ -103,6 +103,7 @@ impl State {
             Command::MemberLost(member) => self.member_lost(member, &mut out),
             Command::Reform(member) => self.reform(member, &mut out)?,
             Command::RemoveMember(member) => self.remove_member(member, &mut out),
+            Command::WithdrawMember(member) => self.withdraw_member(member, &mut out),
             Command::Coordinate(change) => self.coordinate(change, &mut out)?,
             Command::ChangeJournal(change) => self.change_journal(change, &mut out)?,
         }

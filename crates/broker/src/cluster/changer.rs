@@ -191,9 +191,8 @@ impl<S: Site> Changer<S> {
             self.site.submit(lost).await.map_err(refused)?;
         }
         let (member, is_new) = self.record(&seen, node).await?;
-        let name = name(id, &member);
         let ended = match self.clear(id, &former).await {
-            Ok(()) => self.promote(id, name).await,
+            Ok(()) => self.promote(id, &member).await,
             Err(error) => Err(error),
         };
         match ended {
@@ -210,7 +209,7 @@ impl<S: Site> Changer<S> {
             Err(error) => {
                 // Who comes in the place of a lost member is wanted, whatever happened.
                 if is_new && !replaces {
-                    self.undo(id, name).await;
+                    self.undo(id, &member).await;
                 }
                 Err(error)
             }
@@ -261,7 +260,7 @@ impl<S: Site> Changer<S> {
                 return Ok((*member, false));
             }
             // The group has taken it out, and the record has not heard.
-            Some(member) => self.unrecord(name(id, member)).await?,
+            Some(member) => self.unrecord(id, member).await?,
             // The record has let it go, and the group has not heard.
             None if seen.has(node) => self.remove(id, node, false).await?,
             None => {}
@@ -273,16 +272,21 @@ impl<S: Site> Changer<S> {
     }
 
     /// Tells a recorded member the log, records that, and gives it its vote.
-    async fn promote(&self, id: QueueId, member: MemberName) -> Result<(), MemberError> {
-        let node = NodeId(member.node);
+    async fn promote(&self, id: QueueId, member: &Member) -> Result<(), MemberError> {
+        let node = member.node;
         let goal = self.status(id)?.last;
         if self.status(id)?.members.iter().all(|one| one.node != node) {
             self.change(id, change::Change::AddLearner(node)).await?;
         }
         self.catch_up(id, node, goal).await?;
         // From now on it must not start without its data, since it may vote.
-        let started = Command::MembersStarted(vec![member]);
+        let started = Command::MembersStarted(vec![name(id, member)]);
         self.site.submit(started).await.map_err(refused)?;
+        let is_it = |one: &Member| one.stream == member.stream && one.stage == Stage::Started;
+        if !self.queue(id)?.member(node).is_some_and(is_it) {
+            // Somebody has taken it out meanwhile: its node deletes what it was told.
+            return Err(MemberError::ChangeUnderWay);
+        }
         // That took its time, and a vote that nobody can give makes the majority larger.
         if !self.site.is_up(node) {
             return Err(MemberError::NodeNotRunning);
@@ -326,18 +330,17 @@ impl<S: Site> Changer<S> {
         }
     }
 
-    /// A member that cannot be brought in goes again.
-    async fn undo(&self, id: QueueId, member: MemberName) {
-        let node = NodeId(member.node);
-        let is_member =
-            self.status(id).is_ok_and(|status| status.members.iter().any(|one| one.node == node));
+    /// A member that cannot be brought in goes again, unless another leader may be at it by now: that
+    /// one's keeper finds a member that is recorded and not started, and goes on from there.
+    async fn undo(&self, id: QueueId, member: &Member) {
+        let node = member.node;
+        let Ok(status) = self.status(id) else { return };
+        let is_member = status.members.iter().any(|one| one.node == node);
         if is_member && let Err(error) = self.remove(id, node, false).await {
-            // The keeper of the next leader finds a member that is recorded and not started, and
-            // goes on from there.
             tracing::warn!(queue = %id, %node, %error, "a member that was not added stays");
             return;
         }
-        if let Err(error) = self.unrecord(member).await {
+        if let Err(error) = self.unrecord(id, member).await {
             tracing::warn!(queue = %id, %node, %error, "the record of a member that was not added");
         }
     }
@@ -360,10 +363,14 @@ impl<S: Site> Changer<S> {
         }
         if let Some(member) = &recorded {
             // The group has agreed: if this cannot be recorded now, it is later.
-            self.unrecord(name(id, member)).await.map_err(|_| MemberError::TimedOut)?;
+            self.unrecord(id, member).await.map_err(|_| MemberError::TimedOut)?;
         }
         let changed = is_member || recorded.is_some();
         let queue = self.queue(id)?;
+        let is_it = |now: &Member| recorded.is_some_and(|member| member.stream == now.stream);
+        if queue.member(node).is_some_and(is_it) {
+            return Err(MemberError::TimedOut);
+        }
         if changed {
             tracing::info!(
                 queue = %queue.name, vhost = %queue.vhost, %node,
@@ -463,8 +470,27 @@ impl<S: Site> Changer<S> {
         }
     }
 
-    pub(crate) async fn unrecord(&self, member: MemberName) -> Result<(), MemberError> {
-        let remove = Command::RemoveMember(member);
+    /// The record goes of a member that the group does not have, and with it what its node has.
+    ///
+    /// This node may have been overtaken without knowing it. Who was recorded as not started may have
+    /// been given its vote by another leader since: the record goes only while it has not started. Who
+    /// was recorded as started may be in the group as another leader has it: so this node makes sure
+    /// that there is no other.
+    pub(crate) async fn unrecord(&self, id: QueueId, member: &Member) -> Result<(), MemberError> {
+        let member_name = name(id, member);
+        let remove = match member.stage {
+            Stage::Founding | Stage::Unstarted => Command::WithdrawMember(member_name),
+            Stage::Lost | Stage::Sole => Command::RemoveMember(member_name),
+            Stage::Started => {
+                if !self.site.leads(id).await {
+                    return Err(MemberError::NotLeader);
+                }
+                if self.status(id)?.members.iter().any(|one| one.node == member.node) {
+                    return Err(MemberError::ChangeUnderWay);
+                }
+                Command::RemoveMember(member_name)
+            }
+        };
         self.site.submit(remove).await.map(drop).map_err(refused)
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::command::{Command, MemberName};
-use metadata::objects::member::Stage;
+use metadata::objects::member::{Member, Stage};
 use metadata::objects::queue::Queue;
 use metadata::state::State;
 use model::id::{NodeId, QueueId};
@@ -46,7 +46,7 @@ const BATCH: usize = 500;
 struct Todo {
     started: Vec<MemberName>,
     bring_in: Vec<NodeId>,
-    unrecord: Vec<MemberName>,
+    unrecord: Vec<Member>,
     take_out: Vec<NodeId>,
 }
 
@@ -190,9 +190,9 @@ async fn finish<S: Site>(changer: &Changer<S>, id: QueueId) {
             }
         }
         for member in unrecord {
-            let node = NodeId(member.node);
+            let node = member.node;
             tracing::info!(queue = %queue.name, %node, "the record of a former member goes");
-            if let Err(error) = changer.unrecord(member).await {
+            if let Err(error) = changer.unrecord(id, &member).await {
                 tracing::warn!(queue = %queue.name, %node, %error, "cannot record that it is gone");
             }
         }
@@ -253,13 +253,13 @@ fn todo(state: &State, queue: &Queue, status: &Status, is_up: impl Fn(NodeId) ->
                         }
                     }
                     Place::Here | Place::Reborn(_) | Place::Gone => {
-                        todo.unrecord.push(name(queue.id, member));
+                        todo.unrecord.push(*member);
                     }
                 }
             }
             (_, Stage::Lost) if is_up(member.node) => todo.bring_in.push(member.node),
             (_, Stage::Lost) => {}
-            (None, Stage::Started) => todo.unrecord.push(name(queue.id, member)),
+            (None, Stage::Started) => todo.unrecord.push(*member),
             // It goes on with this one alone; until then nobody else is a stranger.
             (_, Stage::Sole) if status.members.len() != 1 => return Todo::default(),
             // Nobody has used it yet, and all there is to know of it is in the record.
@@ -283,7 +283,6 @@ fn todo(state: &State, queue: &Queue, status: &Status, is_up: impl Fn(NodeId) ->
 #[cfg(test)]
 mod tests {
     use metadata::command::PutNode;
-    use metadata::objects::member::Member;
     use metadata::objects::node::NodeRole;
     use metadata::objects::queue::QueueKind;
     use model::id::StreamId;
@@ -355,6 +354,10 @@ mod tests {
 
     fn names(members: &[MemberName]) -> Vec<u64> {
         members.iter().map(|one| one.node).collect()
+    }
+
+    fn nodes(members: &[Member]) -> Vec<u64> {
+        members.iter().map(|one| one.node.0).collect()
     }
 
     #[test]
@@ -461,7 +464,7 @@ mod tests {
         // The successor is recorded already.
         let queue = queue(&[(1, Started), (3, Lost), (34, Unstarted)]);
         let found = todo(&state, &queue, &status, |_| true);
-        assert_eq!((names(&found.unrecord), found.bring_in), (vec![3], vec![NodeId(34)]));
+        assert_eq!((nodes(&found.unrecord), found.bring_in), (vec![3], vec![NodeId(34)]));
     }
 
     #[test]
@@ -473,7 +476,7 @@ mod tests {
         for (node, stage) in [(9, Lost), (9, Unstarted), (3, Lost), (3, Unstarted)] {
             let queue = queue(&[(1, Started), (node, stage)]);
             let found = todo(&state, &queue, &status, |_| true);
-            assert_eq!(names(&found.unrecord), [node], "{stage:?}");
+            assert_eq!(nodes(&found.unrecord), [node], "{stage:?}");
             assert_eq!(Todo { unrecord: Vec::new(), ..found }, Todo::default());
         }
         // What the group counts is not the record's to decide.
@@ -489,7 +492,7 @@ mod tests {
         let queue = queue(&[(1, Started), (2, Started)]);
         let status = status(&[(1, true, None), (4, true, Some(7))]);
         let found = todo(&cluster(), &queue, &status, |_| true);
-        assert_eq!(names(&found.unrecord), [2]);
+        assert_eq!(nodes(&found.unrecord), [2]);
         assert_eq!(found.take_out, [NodeId(4)]);
         let changing = Status { is_changing: true, ..status };
         assert_eq!(todo(&cluster(), &queue, &changing, |_| true), Todo::default());

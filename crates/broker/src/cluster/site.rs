@@ -46,6 +46,9 @@ pub(crate) trait Site: Send + Sync + 'static {
     /// Wakes a queue's group, if it sleeps. If that fails, its status says so.
     fn rouse(&self, queue: QueueId) -> impl Future<Output = ()> + Send;
 
+    /// Whether a majority of a group confirms that this node leads it.
+    fn leads(&self, queue: QueueId) -> impl Future<Output = bool> + Send;
+
     /// Changes the members of a group that is led here; returns when that is committed.
     fn change(
         &self,
@@ -97,6 +100,10 @@ impl Site for OwnSite {
 
     async fn rouse(&self, queue: QueueId) {
         drop(self.cluster.host.rouse(GroupId::from(queue)).await);
+    }
+
+    async fn leads(&self, queue: QueueId) -> bool {
+        self.cluster.host.read_index(GroupId::from(queue)).await.is_ok()
     }
 
     async fn change(&self, queue: QueueId, change: Change) -> Result<(), GroupError> {

@@ -120,6 +120,14 @@ impl State {
         self.change_members(changed, out);
     }
 
+    pub(super) fn withdraw_member(&mut self, name: MemberName, out: &mut Outcome) {
+        let mut members = self.queue_by_id(name.queue.0).into_iter().flat_map(|it| &it.members);
+        let is_new = |one: &Member| matches!(one.stage, Stage::Founding | Stage::Unstarted);
+        if members.any(|one| is(one, &name) && is_new(one)) {
+            self.remove_member(name, out);
+        }
+    }
+
     fn change_members(&mut self, queue: Queue, out: &mut Outcome) -> Arc<Queue> {
         let queue = Arc::new(queue);
         out.records.push(record::put(&Record::Queue(&queue)));
@@ -228,6 +236,25 @@ mod tests {
         // A new queue does not get the number of a stream.
         let next = state.apply(Command::DeclareQueue(queue("next"))).unwrap().queue.unwrap();
         assert_eq!(next.id.0, third + 2);
+    }
+
+    #[test]
+    fn who_may_vote_by_now_is_not_withdrawn() {
+        let (mut state, id) = cluster();
+        let own = id.0;
+        let withdraw = |node, stream| Command::WithdrawMember(name(id, node, stream));
+        state.apply(Command::AddMember { queue: SerialQueueId(id), node: 3 }).unwrap();
+        let third = own + 1;
+        assert!(!state.apply(withdraw(3, own)).unwrap().deleted, "that was somebody else");
+        let outcome = state.apply(withdraw(3, third)).unwrap();
+        assert!(outcome.deleted && outcome.queues_changed == [id]);
+        assert!(!state.apply(withdraw(3, third)).unwrap().deleted);
+        state.apply(Command::MembersStarted(vec![name(id, 2, own)])).unwrap();
+        let before = stages(&state, id);
+        assert!(!state.apply(withdraw(2, own)).unwrap().deleted);
+        state.apply(Command::MemberLost(name(id, 2, own))).unwrap();
+        assert!(!state.apply(withdraw(2, own)).unwrap().deleted);
+        assert_eq!(before.len(), stages(&state, id).len());
     }
 
     #[test]

@@ -34,6 +34,12 @@ struct Scene {
     interrupts: bool,
     /// The group sleeps: its leader tells nobody anything.
     asleep: bool,
+    /// The members of the group as one knows them who leads no more; and whether it has heard that.
+    past: Option<(BTreeMap<NodeId, bool>, bool)>,
+    /// Has not got the log yet.
+    slow: Option<NodeId>,
+    /// Another one leads as soon as a learner is wanted, and has brought it in before anybody hears.
+    overtaken: bool,
 }
 
 struct Fake {
@@ -78,6 +84,21 @@ impl Scene {
         is_there && member.is_some_and(|member| !self.gone.contains(&member.stream.0))
     }
 
+    /// Another one leads, has found a member that is wanted, and has given it its vote.
+    fn brings_in(&mut self, node: NodeId, is_heard: bool) {
+        let member = *self.queue().member(node).expect("it is wanted");
+        let past = std::mem::replace(&mut self.past, Some((self.group.clone(), is_heard)));
+        assert_eq!(past, None, "it is overtaken once");
+        self.group.insert(node, true);
+        let started = Command::MembersStarted(vec![name(self.queue, &member)]);
+        self.state.apply(started).expect("it has the log");
+    }
+
+    /// What is recorded of a node's member.
+    fn stage(&self, node: u64) -> Option<Stage> {
+        self.queue().member(NodeId(node)).map(|member| member.stage)
+    }
+
     fn health(&self) -> (Vec<u64>, Vec<u64>) {
         let voters = self.group.iter().filter(|(_, votes)| **votes).map(|(node, _)| *node);
         let (well, ill): (Vec<NodeId>, Vec<NodeId>) = voters.partition(|node| self.has_data(*node));
@@ -105,10 +126,18 @@ impl Site for Fake {
         let member = |(node, is_voter): (&NodeId, &bool)| MemberStatus {
             node: *node,
             is_voter: *is_voter,
-            matched: (scene.has_data(*node) && (*is_voter || !scene.asleep)).then_some(7),
+            matched: {
+                let hears = (*is_voter || !scene.asleep) && scene.slow != Some(*node);
+                (scene.has_data(*node) && hears).then_some(7)
+            },
         };
+        let role = match scene.past {
+            Some((_, true)) => Role::Follower { term: 4, leader: None },
+            _ => Role::Leader { term: 3 },
+        };
+        let group = scene.past.as_ref().map_or(&scene.group, |(group, _)| group);
         Some(Status {
-            role: Role::Leader { term: 3 },
+            role,
             leader: Some(scene.leader),
             term: 3,
             last: Some(7),
@@ -117,7 +146,7 @@ impl Site for Fake {
             checkpoint: None,
             purged: None,
             log_bytes: 0,
-            members: scene.group.iter().map(member).collect(),
+            members: group.iter().map(member).collect(),
             is_changing: false,
             has_failed: false,
             is_asleep: scene.asleep,
@@ -128,11 +157,21 @@ impl Site for Fake {
         self.scene.lock().asleep = false;
     }
 
+    async fn leads(&self, _: QueueId) -> bool {
+        self.act(|scene| scene.past.is_none()).await
+    }
+
     async fn change(&self, _: QueueId, change: change::Change) -> Result<(), GroupError> {
         self.act(|scene| {
             scene.asleep = false;
             if scene.interrupts {
                 return Err(GroupError::Interrupted);
+            }
+            if let (true, change::Change::AddLearner(node)) = (scene.overtaken, change) {
+                scene.brings_in(node, false);
+            }
+            if scene.past.is_some() {
+                return Err(GroupError::Refused("nobody follows".into()));
             }
             match change {
                 change::Change::AddLearner(node) => {
@@ -238,6 +277,9 @@ fn scene() -> Scene {
         falls: None,
         interrupts: false,
         asleep: true,
+        past: None,
+        slow: None,
+        overtaken: false,
     }
 }
 
@@ -420,6 +462,59 @@ async fn nobody_knows_what_becomes_of_a_change_whose_leader_loses_its_place() {
         let scene = changer.site.scene.lock();
         assert!(scene.queue().member(NodeId(node)).is_some(), "{what:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_overtaken_takes_nothing_away_from_whom_the_next_leader_counts() {
+    let four = NodeId(4);
+    // It hears that another one leads while it waits for the new member to have the log.
+    let before = Scene { slow: Some(four), ..scene() };
+    let (queue, died) = (before.queue, watch::Sender::new(false));
+    let changer = Arc::new(Changer::new(Fake { scene: Mutex::new(before), died }));
+    let adds = tokio::spawn({
+        let changer = Arc::clone(&changer);
+        async move { changer.here(queue, four, What::Add).await }
+    });
+    let deadline = Instant::now() + CATCH_UP;
+    while changer.site.scene.lock().group.get(&four) != Some(&false) {
+        assert!(Instant::now() < deadline, "no learner");
+        tokio::time::sleep(LOOK).await;
+    }
+    changer.site.scene.lock().brings_in(four, true);
+    assert_eq!(adds.await.expect("no defect"), Err(MemberError::NotLeader));
+    assert_eq!(changer.site.scene.lock().stage(4), Some(Stage::Started));
+    // It has not heard of it, and is refused.
+    let before = Scene { overtaken: true, ..scene() };
+    let died = watch::Sender::new(false);
+    let changer = Changer::new(Fake { scene: Mutex::new(before), died });
+    let refused = Err(MemberError::Failed("nobody follows".into()));
+    assert_eq!(changer.here(queue, four, What::Add).await, refused);
+    assert_eq!(changer.site.scene.lock().stage(4), Some(Stage::Started));
+    // Nor does its keeper believe that the record has somebody too many.
+    keeper::pass(&changer, &[queue], true).await;
+    let delete = What::Delete { force: false };
+    assert_eq!(changer.here(queue, four, delete).await, Err(MemberError::TimedOut));
+    assert_eq!(changer.site.scene.lock().stage(4), Some(Stage::Started));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_not_added_leaves_no_record() {
+    let before = Scene { slow: Some(NodeId(4)), ..scene() };
+    let (queue, died) = (before.queue, watch::Sender::new(false));
+    let changer = Arc::new(Changer::new(Fake { scene: Mutex::new(before), died }));
+    let adds = tokio::spawn({
+        let changer = Arc::clone(&changer);
+        async move { changer.here(queue, NodeId(4), What::Add).await }
+    });
+    let deadline = Instant::now() + CATCH_UP;
+    while changer.site.scene.lock().group.len() < 4 {
+        assert!(Instant::now() < deadline, "no learner");
+        tokio::time::sleep(LOOK).await;
+    }
+    changer.site.scene.lock().down.insert(NodeId(4));
+    assert_eq!(adds.await.expect("no defect"), Err(MemberError::NodeNotRunning));
+    let scene = changer.site.scene.lock();
+    assert_eq!((scene.stage(4), scene.group.len()), (None, 3));
 }
 
 #[test]

@@ -105,6 +105,21 @@ impl Site for Own {
 
     async fn rouse(&self, _: QueueId) {}
 
+    async fn leads(&self, queue: QueueId) -> bool {
+        let me = self.me;
+        self.act(move |world| {
+            let Some(group) = world.groups.get(&queue) else { return false };
+            let Some(own) = group.replicas.get(&me).filter(|own| own.leads) else { return false };
+            let (config, _) = own.config();
+            let follows = |voter: &&NodeId| {
+                let replica = group.replicas.get(voter);
+                world.reaches(me, **voter) && replica.is_some_and(|it| it.term <= own.term)
+            };
+            config.is_majority(config.voters.iter().filter(follows).count())
+        })
+        .await
+    }
+
     async fn change(&self, queue: QueueId, change: change::Change) -> Result<(), GroupError> {
         let me = self.me;
         let refused = |text: &str| Err(GroupError::Refused(text.to_owned()));
