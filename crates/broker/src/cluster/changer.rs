@@ -134,18 +134,19 @@ impl<S: Site> Changer<S> {
         let (Some(member), Some(status)) = (member, status) else {
             return Err(MemberError::NoLocalMember);
         };
-        let voters: Vec<NodeId> =
-            status.members.iter().filter(|one| one.is_voter).map(|one| one.node).collect();
+        let seen = Seen { queue, status };
+        let voters: BTreeSet<NodeId> = seen.voters().collect();
         if !voters.contains(&me) {
             return Err(MemberError::NoLocalMember);
         }
-        if voters == [me] && queue.members.len() == 1 {
+        if voters.len() == 1 && seen.queue.members.len() == 1 {
             return Ok(Changed { changed: false, size: 1 });
         }
-        let running = voters.iter().filter(|voter| self.site.is_up(**voter)).count();
+        let running = self.with_data(&seen, &voters).await;
         if running * 2 > voters.len() {
             return Err(MemberError::HasQuorum { running, voters: voters.len() });
         }
+        let Seen { queue, status } = &seen;
         tracing::warn!(
             queue = %queue.name, vhost = %queue.vhost, last = status.last, committed = status.committed,
             voters = voters.len(), running,

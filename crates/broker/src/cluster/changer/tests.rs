@@ -87,7 +87,7 @@ impl Scene {
     /// Another one leads, has found a member that is wanted, and has given it its vote.
     fn brings_in(&mut self, node: NodeId, is_heard: bool) {
         let member = *self.queue().member(node).expect("it is wanted");
-        let past = std::mem::replace(&mut self.past, Some((self.group.clone(), is_heard)));
+        let past = self.past.replace((self.group.clone(), is_heard));
         assert_eq!(past, None, "it is overtaken once");
         self.group.insert(node, true);
         let started = Command::MembersStarted(vec![name(self.queue, &member)]);
@@ -206,7 +206,14 @@ impl Site for Fake {
             if matches!(command, Command::MembersStarted(_)) {
                 scene.down.extend(scene.falls);
             }
+            let reformed = match &command {
+                Command::Reform(member) => Some(NodeId(member.node)),
+                _ => None,
+            };
             let outcome = scene.state.apply(command)?;
+            if let Some(alone) = reformed {
+                scene.group.retain(|node, _| *node == alone);
+            }
             // A node starts what it is told to; it must not be counted for what it was before.
             let counts = |member: &&Member| scene.group.get(&member.node) == Some(&true);
             let voters = scene.queue().members.iter().filter(counts);
@@ -428,6 +435,29 @@ async fn a_refused_change_changes_nothing() {
     let mut last = scene();
     last.group = [(NodeId(1), true)].into();
     refuses(last, 1, delete, MemberError::LastMember).await;
+}
+
+/// Two nodes run, and have lost their parts: their votes are no majority's.
+#[tokio::test(start_paused = true)]
+async fn a_queue_whose_other_members_run_without_data_can_be_forced() {
+    let forces = |scene: Scene| async move {
+        let queue = scene.queue;
+        let site = Fake { scene: Mutex::new(scene), died: watch::Sender::new(false) };
+        let changer = Changer::new(site);
+        let ended = changer.force_shrink(queue).await;
+        let stage = changer.site.scene.lock().stage(1);
+        (ended, stage)
+    };
+    let has = |running| Err(MemberError::HasQuorum { running, voters: 3 });
+    assert_eq!(forces(scene()).await, (has(3), Some(Stage::Started)));
+    assert_eq!(forces(hollow()).await, (has(2), Some(Stage::Started)));
+    let (ended, stage) = forces(Scene { down: [NodeId(2)].into(), ..hollow() }).await;
+    assert_eq!((ended, stage), (Ok(Changed { changed: true, size: 1 }), Some(Stage::Sole)));
+    let mut scene = hollow();
+    let name = MemberName { queue: SerialQueueId(scene.queue), node: 2, stream: scene.queue.0 };
+    scene.state.apply(Command::MemberLost(name)).expect("it was started");
+    let (ended, stage) = forces(scene).await;
+    assert_eq!((ended, stage), (Ok(Changed { changed: true, size: 1 }), Some(Stage::Sole)));
 }
 
 #[tokio::test(start_paused = true)]
