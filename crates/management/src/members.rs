@@ -11,7 +11,8 @@ pub struct Changed {
     pub size: usize,
 }
 
-/// Why the members of a queue were not changed. Unless it says otherwise, nothing has changed.
+/// Why the members of a queue were not changed. Unless it says otherwise, nothing has changed, or what
+/// was begun was taken back; but if a lost member was to be replaced, its successor is wanted for good.
 ///
 /// Shown as RabbitMQ names it, where it has a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -56,10 +57,11 @@ pub enum MemberError {
         /// How many there are.
         voters: usize,
     },
-    /// Nobody leads the queue, or nobody who can be reached.
+    /// Nobody leads the queue, or nobody who can be reached. A member that was to be added may be
+    /// recorded: then whoever leads next brings it in.
     #[error("the queue has no leader")]
     NoLeader,
-    /// The node that was asked does not lead the queue.
+    /// The node that was asked does not lead the queue, or not any more; see `NoLeader`.
     #[error("the leader has changed")]
     NotLeader,
     /// The node has no member of the queue that could go on.
@@ -84,7 +86,8 @@ pub enum MemberError {
     /// The change was begun and may yet be made.
     #[error("timeout")]
     TimedOut,
-    /// The topology cannot be changed now.
+    /// The topology cannot be changed now. A member that was to be added may be recorded already; see
+    /// `NoLeader`.
     #[error("{0}")]
     Unavailable(String),
     /// The group refused.

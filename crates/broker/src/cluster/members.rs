@@ -4,8 +4,10 @@
 //!
 //! [`Members::add`]: the member is recorded as unstarted, its node starts it, the leader tells it
 //! the log, records it as started, and gives it its vote. When it returns `Ok`, the member has a
-//! vote. If it fails with anything but `TimedOut`, nothing has changed, unless a lost member was to be
-//! replaced: then its successor is wanted for good. A member that is recorded and has no vote yet
+//! vote. If it fails, what was begun is taken back, unless that cannot be known or done: after `TimedOut`
+//! it may yet happen; after `NotLeader`, `NoLeader` and `Unavailable` the member may be recorded, and
+//! then whoever leads next brings it in; and in the place of a lost member its successor is wanted for
+//! good. A member that is recorded and has no vote yet
 //! (its node was away, or whoever added it has died) is brought in by [`keeper`]. How each change is
 //! made stands in [`changer`].
 //!
@@ -70,7 +72,7 @@ impl Members {
     /// Gives a queue a member on a node, with a vote.
     ///
     /// # Errors
-    /// See [`MemberError`]; after all but `TimedOut` nothing has changed.
+    /// See [`MemberError`], and the module head for what may have changed all the same.
     pub(crate) async fn add(&self, queue: QueueId, node: NodeId) -> Change {
         self.by_leader(queue, node, What::Add).await
     }
@@ -78,7 +80,7 @@ impl Members {
     /// Takes the member on a node from a queue; `force`: even if too few running members are left.
     ///
     /// # Errors
-    /// See [`MemberError`]; after all but `TimedOut` nothing has changed.
+    /// See [`MemberError`]; after all but `TimedOut` nothing has changed but, perhaps, who leads.
     pub(crate) async fn delete(&self, queue: QueueId, node: NodeId, force: bool) -> Change {
         self.by_leader(queue, node, What::Delete { force }).await
     }
