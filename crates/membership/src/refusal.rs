@@ -199,6 +199,7 @@ impl Refusal {
             | Self::Changing
             | Self::MemberWithoutVote { .. }
             | Self::MemberLags { .. }
+            | Self::LogTooLarge { .. }
             | Self::Avoided { .. } => true,
             Self::Disabled
             | Self::NotInCluster
@@ -210,8 +211,7 @@ impl Refusal {
             | Self::NodeDrained { .. }
             | Self::NoCandidate { .. }
             | Self::EvenSize { .. }
-            | Self::MemberDown { .. }
-            | Self::LogTooLarge { .. } => false,
+            | Self::MemberDown { .. } => false,
         }
     }
 }

@@ -16,7 +16,9 @@
 //! something was done, or could not be done for the moment, is looked at again soon, alone.
 //!
 //! What fails is tried again after a time that doubles, queue by queue; and the node on which adding
-//! a member failed is passed over for that queue as long as there are others.
+//! a member failed is passed over for that queue as long as there are others. That is forgotten when
+//! the cause may be gone: the node is there again, the settings have changed, or somebody asks. What
+//! could not even be begun has not failed, and is tried again soon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +62,8 @@ pub enum Event {
     Trigger,
     /// Something has changed that matters to one queue.
     Touched(QueueId),
+    /// A node is there again: what failed on it before says nothing any more.
+    Up(NodeId),
     /// A pass over all queues is wanted now.
     Now,
     /// The settings have changed.
@@ -84,6 +88,9 @@ pub enum Outcome {
     Done,
     /// It failed, or nobody knows.
     Failed,
+    /// It was not begun, for a reason that passes by itself and is nobody's fault: it could not be
+    /// confirmed in time who leads, or another change was under way.
+    NotBegun,
 }
 
 /// What the driver has to do.
@@ -134,6 +141,15 @@ struct Track {
     later: Option<Timestamp>,
 }
 
+impl Track {
+    /// What has failed before says nothing any more.
+    fn pardon(&mut self) {
+        self.failures = 0;
+        self.not_before = Timestamp(0);
+        self.avoided.clear();
+    }
+}
+
 impl Scheduler {
     /// A scheduler that leads no queues. The first pass comes after the interval.
     pub fn new(now: Timestamp, timing: Timing, jitter: i16) -> Self {
@@ -166,12 +182,27 @@ impl Scheduler {
             Event::NotLed(queue) => self.forget(queue),
             Event::Trigger => self.trigger(now),
             Event::Touched(queue) => self.touch(now, queue, self.timing.trigger_interval),
+            Event::Up(node) => {
+                for (queue, track) in &mut self.queues {
+                    if track.avoided.remove(&node).is_none() {
+                        continue;
+                    }
+                    track.pardon();
+                    if let Some(at) =
+                        track.later.filter(|at| *at > now + self.timing.trigger_interval)
+                    {
+                        // It waits for what it had failed with.
+                        let sooner = now + self.timing.trigger_interval;
+                        self.later.remove(&(at, *queue));
+                        self.later.insert((sooner, *queue));
+                        track.later = Some(sooner);
+                    }
+                }
+            }
             Event::Now => {
                 if self.timing.enabled {
                     // Somebody who asks for it does not want to wait for what failed.
-                    for track in self.queues.values_mut() {
-                        track.not_before = Timestamp(0);
-                    }
+                    self.queues.values_mut().for_each(Track::pardon);
                     self.next = Some(now);
                 }
             }
@@ -225,6 +256,11 @@ impl Scheduler {
         avoided.filter(|(_, until)| **until > now).map(|(node, _)| *node).collect()
     }
 
+    /// Whether a queue is led here.
+    pub fn leads(&self, queue: QueueId) -> bool {
+        self.queues.contains_key(&queue)
+    }
+
     /// What there is to count.
     pub fn counts(&self) -> Counts {
         Counts {
@@ -251,6 +287,7 @@ impl Scheduler {
         self.timing = timing;
         self.triggered = None;
         if timing.enabled {
+            self.queues.values_mut().for_each(Track::pardon);
             self.next = None;
             self.trigger(now);
             return;
@@ -341,6 +378,7 @@ impl Scheduler {
                 track.avoided.retain(|_, until| *until > now);
                 self.touch(now, queue, least);
             }
+            Outcome::NotBegun => self.touch(now, queue, least),
             Outcome::Failed => {
                 let factor = 1_u64 << track.failures.min(20);
                 let span = Millis(least.0.saturating_mul(factor).min(most.0));

@@ -33,8 +33,9 @@ pub enum Action {
         /// On which node.
         node: Label,
     },
-    /// A member without a vote on `with`; once it has caught up, `lost` is removed and it gets the
-    /// vote. All three are recognised if they are interrupted.
+    /// It is recorded that a member is wanted on `with`; then `lost` leaves the group, since it counts
+    /// and cannot vote; then the new one gets the log, without a vote, and its vote once it has caught
+    /// up. Whoever leads next finishes that if it is interrupted.
     Replace {
         /// The member that has lost its data.
         lost: Label,

@@ -11,6 +11,8 @@
 //! What to do is decided in crate `membership`; this is the driver. To look at a queue costs no
 //! message: everything is known on the node that leads it. Before a step it makes sure that it leads.
 
+mod drive;
+mod hearing;
 pub(crate) mod observer;
 pub(crate) mod report;
 
@@ -20,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use management::inquiry::{self, Inquiry};
+use management::members::MemberError;
 use membership::observed::Observed;
 use membership::plan::{Plan, plan};
 use membership::refusal::Refusal;
@@ -30,22 +33,24 @@ use metadata::objects::node::Node;
 use metadata::objects::policy::Policy;
 use metadata::state::State;
 use model::id::{NodeId, QueueId};
-use model::time::{Millis, Timestamp};
+use model::time::Timestamp;
 use parking_lot::Mutex;
 use quorum::group::GroupId;
 use quorum::member::Role;
 use rand::Rng as _;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::cluster::members::Members;
+use crate::cluster::reconciler::drive::{Wheel, drive};
+use crate::cluster::reconciler::hearing::Hearing;
 use crate::cluster::reconciler::observer::Observer;
 use crate::cluster::{Cluster, channel};
 use crate::config::reconciliation::Reconciliation;
 use crate::shard;
 use crate::topology::Topology;
 
-/// What comes together is heard together.
-const GATHER: Duration = Duration::from_millis(100);
 /// How long a majority may take to confirm that this node leads.
 const CONFIRM: Duration = Duration::from_millis(500);
 /// How long another node may take to say which members it has lost.
@@ -64,6 +69,11 @@ pub(crate) struct Reconciler {
     observer: Mutex<Observer>,
     /// Why the last step for a queue failed.
     failures: Mutex<BTreeMap<QueueId, String>>,
+    hearing: Mutex<Hearing>,
+    /// Somebody else may have to be asked.
+    ask: Notify,
+    /// What policies and nodes were when they were last looked at.
+    seen: Mutex<Seen>,
 }
 
 /// What policies and nodes were when they were last looked at.
@@ -71,10 +81,21 @@ pub(crate) struct Reconciler {
 struct Seen {
     nodes: Vec<Arc<Node>>,
     policies: Vec<Policy>,
+    /// Starts of nodes that were connected.
+    up: BTreeSet<(NodeId, u64)>,
 }
 
-/// A step that has ended.
-type Ended = (QueueId, Step, Result<bool, String>);
+/// A step that has ended; whether it changed anything.
+type Ended = (QueueId, Step, Result<bool, Failure>);
+
+/// Why a step was not done.
+#[derive(Debug)]
+enum Failure {
+    /// It was not begun, and that is nobody's fault.
+    NotBegun(String),
+    /// It failed, or nobody knows.
+    Failed(String),
+}
 
 impl Reconciler {
     pub(crate) fn new(
@@ -92,6 +113,9 @@ impl Reconciler {
             scheduler: Mutex::new(scheduler),
             observer: Mutex::default(),
             failures: Mutex::default(),
+            hearing: Mutex::default(),
+            ask: Notify::new(),
+            seen: Mutex::default(),
         }
     }
 
@@ -123,47 +147,49 @@ impl Reconciler {
         if self.cluster.group.is_none() {
             return;
         }
-        let mut seen = Seen::default();
-        let mut steps: JoinSet<Ended> = JoinSet::new();
-        loop {
-            self.listen(&mut seen);
-            self.follow_orders(&mut steps).await;
-            let deadline = self.scheduler.lock().deadline();
-            tokio::select! {
-                () = self.cluster.bell.rung() => tokio::time::sleep(GATHER).await,
-                Some(ended) = steps.join_next(), if !steps.is_empty() => match ended {
-                    Ok(ended) => self.ended(ended),
-                    Err(error) => tracing::error!(%error, "a step was cut off"),
-                },
-                () = until(deadline) => {}
-            }
-        }
+        let wheel = Turning(self);
+        tokio::join!(drive(&wheel), wheel.0.ask_for_lost());
     }
 
     /// Turns what has happened into events.
-    fn listen(self: &Arc<Self>, seen: &mut Seen) {
+    fn listen(&self) {
         let heard = self.cluster.bell.take();
         for (queue, leads) in heard.leads {
-            if !leads {
-                self.failures.lock().remove(&queue);
+            if leads {
+                self.on(Event::Led(queue));
+            } else {
+                self.not_led(queue);
             }
-            self.on(if leads { Event::Led(queue) } else { Event::NotLed(queue) });
         }
+        let mut seen = self.seen.lock();
         if heard.topology {
-            let state = self.topology.state();
-            let now = Seen::of(&state);
-            if !now.is_as(seen) {
+            let now = Seen { up: std::mem::take(&mut seen.up), ..Seen::of(&self.topology.state()) };
+            if !now.is_as(&seen) {
                 self.on(Event::Trigger);
             }
             *seen = now;
         }
         if heard.nodes {
             self.on(Event::Trigger);
-            tokio::spawn(Arc::clone(self).ask_for_lost());
+            let up: Vec<(NodeId, u64)> =
+                self.cluster.connected().iter().map(|peer| (peer.id, peer.boot)).collect();
+            for start in up.iter().filter(|start| !seen.up.contains(start)) {
+                self.on(Event::Up(start.0));
+            }
+            self.hearing.lock().connected(shard::now(), &up);
+            self.ask.notify_one();
+            seen.up = up.into_iter().collect();
         }
         if heard.now {
             self.on(Event::Now);
+            self.hearing.lock().all(shard::now());
+            self.ask.notify_one();
         }
+    }
+
+    fn not_led(&self, queue: QueueId) {
+        self.failures.lock().remove(&queue);
+        self.on(Event::NotLed(queue));
     }
 
     fn on(&self, event: Event) {
@@ -176,13 +202,10 @@ impl Reconciler {
             let order = self.scheduler.lock().order(shard::now());
             match order {
                 None => return,
-                Some(Order::Examine(queue)) => {
-                    let event = match self.examine(queue) {
-                        Some(plan) => Event::Examined(queue, Box::new(plan)),
-                        None => Event::NotLed(queue),
-                    };
-                    self.on(event);
-                }
+                Some(Order::Examine(queue)) => match self.examine(queue) {
+                    Some(plan) => self.on(Event::Examined(queue, Box::new(plan))),
+                    None => self.not_led(queue),
+                },
                 Some(Order::Perform(queue, step)) => {
                     if let Some(node) = step.action.relies_on() {
                         self.observer.lock().expects(node);
@@ -193,7 +216,9 @@ impl Reconciler {
                         let work = async move { this.perform(queue, &wanted).await };
                         // A defect there must not keep the place of this queue for ever.
                         let ended = tokio::spawn(work).await;
-                        (queue, step, ended.unwrap_or_else(|error| Err(error.to_string())))
+                        let cut_off =
+                            |error: tokio::task::JoinError| Err(Failure::Failed(error.to_string()));
+                        (queue, step, ended.unwrap_or_else(cut_off))
                     });
                 }
             }
@@ -230,12 +255,12 @@ impl Reconciler {
     }
 
     /// Carries out a step; whether it changed anything.
-    async fn perform(&self, queue: QueueId, step: &Step) -> Result<bool, String> {
+    async fn perform(&self, queue: QueueId, step: &Step) -> Result<bool, Failure> {
         let leads = self.cluster.host.read_index(GroupId::from(queue));
         match tokio::time::timeout(CONFIRM, leads).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(_) => return Err(Refusal::Unconfirmed.to_string()),
+            Ok(Err(error)) => return Err(Failure::NotBegun(error.to_string())),
+            Err(_) => return Err(Failure::NotBegun(Refusal::Unconfirmed.to_string())),
         }
         let changed = match &step.action {
             Action::Add { node } | Action::Promote { node } => {
@@ -245,7 +270,7 @@ impl Reconciler {
             Action::Replace { with, .. } => self.members.add_here(queue, with.id).await,
             Action::Remove { node } => self.members.delete_here(queue, node.id, false).await,
         };
-        changed.map(|changed| changed.changed).map_err(|error| error.to_string())
+        changed.map(|changed| changed.changed).map_err(Failure::from)
     }
 
     fn ended(&self, (queue, step, ended): Ended) {
@@ -255,14 +280,25 @@ impl Reconciler {
         let outcome = match ended {
             Ok(changed) => {
                 self.failures.lock().remove(&queue);
+                if let Some(node) = step.action.relies_on() {
+                    // If it had lost its part, it has got it again.
+                    self.observer.lock().has_found(node, queue);
+                }
                 if changed {
                     tracing::info!(queue = name, step = %step.action, reason = %step.reason, "done");
                 }
                 Outcome::Done
             }
-            Err(error) => {
+            Err(Failure::NotBegun(why)) => {
+                tracing::info!(queue = name, step = %step.action, reason = %step.reason, why, "not begun");
+                Outcome::NotBegun
+            }
+            Err(Failure::Failed(error)) => {
                 tracing::warn!(queue = name, step = %step.action, reason = %step.reason, error, "failed");
-                self.failures.lock().insert(queue, format!("{}: {error}", step.action));
+                // Of one that is led elsewhere by now others have to know.
+                if self.scheduler.lock().leads(queue) {
+                    self.failures.lock().insert(queue, format!("{}: {error}", step.action));
+                }
                 Outcome::Failed
             }
         };
@@ -270,31 +306,91 @@ impl Reconciler {
     }
 
     /// Asks the connected nodes which members they have lost although they are what they were.
-    async fn ask_for_lost(self: Arc<Self>) {
+    async fn ask_for_lost(self: &Arc<Self>) {
         let question = Bytes::from(Inquiry::LostMembers.encode());
         let mut asked = JoinSet::new();
-        for peer in self.cluster.connected() {
-            let (road, question) = (self.cluster.road.clone(), question.clone());
-            asked.spawn(async move {
-                let answer = road.request(peer.id, channel::INQUIRIES, question, QUICK).await;
-                (peer.id, answer)
-            });
-        }
-        while let Some(answer) = asked.join_next().await {
-            let Ok((node, Some(answer))) = answer else { continue };
-            match inquiry::decode::<Vec<u64>>(&answer) {
-                Ok(lost) => self.has_lost(node, lost.into_iter().map(QueueId).collect()),
-                Err(error) => tracing::warn!(%node, %error, "an answer about lost members"),
+        loop {
+            let (due, deadline) = {
+                let mut hearing = self.hearing.lock();
+                (hearing.due(shard::now()), hearing.deadline())
+            };
+            for start in due {
+                let (road, question) = (self.cluster.road.clone(), question.clone());
+                asked.spawn(async move {
+                    let answer = road.request(start.0, channel::INQUIRIES, question, QUICK).await;
+                    (start, answer)
+                });
+            }
+            tokio::select! {
+                () = self.ask.notified() => {}
+                () = until(deadline) => {}
+                Some(answer) = asked.join_next(), if !asked.is_empty() => match answer {
+                    Ok((start, answer)) => self.has_answered(start, answer.as_deref()),
+                    Err(error) => tracing::error!(%error, "a question was cut off"),
+                },
             }
         }
     }
 
+    fn has_answered(&self, start: (NodeId, u64), answer: Option<&[u8]>) {
+        let node = start.0;
+        let lost = answer.map(inquiry::decode::<Vec<u64>>);
+        self.hearing.lock().answered(shard::now(), start, matches!(lost, Some(Ok(_))));
+        match lost {
+            Some(Ok(lost)) => self.has_lost(node, lost.into_iter().map(QueueId).collect()),
+            Some(Err(error)) => tracing::warn!(%node, %error, "an answer about lost members"),
+            None => {}
+        }
+    }
+
     fn has_lost(&self, node: NodeId, lost: BTreeSet<QueueId>) {
-        for queue in &lost {
+        let new = self.observer.lock().has_lost(node, lost);
+        for queue in &new {
             self.on(Event::Touched(*queue));
         }
-        self.observer.lock().has_lost(node, lost);
-        self.cluster.bell.topology();
+        if !new.is_empty() {
+            // There is an earlier time to wait for.
+            self.cluster.bell.topology();
+        }
+    }
+}
+
+/// The reconciler, as it is turned.
+struct Turning(Arc<Reconciler>);
+
+impl Wheel for Turning {
+    type Ended = Ended;
+
+    async fn rung(&self) {
+        self.0.cluster.bell.rung().await;
+    }
+
+    fn listen(&self) {
+        self.0.listen();
+    }
+
+    async fn work(&self, steps: &mut JoinSet<Ended>) {
+        self.0.follow_orders(steps).await;
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.0.scheduler.lock().deadline().map(from_now)
+    }
+
+    fn ended(&self, step: Ended) {
+        self.0.ended(step);
+    }
+}
+
+impl From<MemberError> for Failure {
+    fn from(error: MemberError) -> Self {
+        match error {
+            MemberError::ChangeUnderWay
+            | MemberError::NotLeader
+            | MemberError::NoLeader
+            | MemberError::Unavailable(_) => Self::NotBegun(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
     }
 }
 
@@ -303,7 +399,8 @@ impl Seen {
         let policies = state.vhosts().flat_map(|vhost| {
             state.policies(&vhost.name).chain(state.operator_policies(&vhost.name)).cloned()
         });
-        Self { nodes: state.nodes().cloned().collect(), policies: policies.collect() }
+        let up = BTreeSet::new();
+        Self { nodes: state.nodes().cloned().collect(), policies: policies.collect(), up }
     }
 
     fn is_as(&self, other: &Self) -> bool {
@@ -319,9 +416,10 @@ fn jitter() -> i16 {
 async fn until(deadline: Option<Timestamp>) {
     match deadline {
         None => std::future::pending().await,
-        Some(deadline) => {
-            let Millis(span) = Millis(deadline.0.saturating_sub(shard::now().0));
-            tokio::time::sleep(Duration::from_millis(span)).await;
-        }
+        Some(deadline) => tokio::time::sleep_until(from_now(deadline)).await,
     }
+}
+
+fn from_now(at: Timestamp) -> Instant {
+    Instant::now() + Duration::from_millis(at.0.saturating_sub(shard::now().0))
 }

@@ -77,6 +77,7 @@ impl Tally {
         let counts = match outcome {
             Outcome::Done => &mut self.counts.done,
             Outcome::Failed => &mut self.counts.failed,
+            Outcome::NotBegun => return,
         };
         *counts.entry(kind).or_insert(0) += 1;
     }

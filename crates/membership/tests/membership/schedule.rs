@@ -268,11 +268,87 @@ fn bm_15_failures_wait_longer_each_time_and_the_node_is_passed_over() {
     assert_eq!(bench.scheduler.counts().failed, BTreeMap::from([(Kind::Add, 14)]));
 }
 
+/// Waits until queue 1 is looked at and its step begins; others are settled. Gives how long that took.
+fn begins(bench: &mut Bench) -> u64 {
+    let from = bench.now;
+    loop {
+        match bench.order() {
+            None => bench.wait(),
+            Some(Order::Examine(queue)) => {
+                let plan = if queue.0 == 1 { lacking() } else { settled() };
+                bench.on(Event::Examined(queue, Box::new(plan)));
+            }
+            Some(Order::Perform(queue, _)) => {
+                assert_eq!(queue, QueueId(1));
+                return bench.now - from;
+            }
+        }
+    }
+}
+
+/// One whose last step for queue 1 has failed so often.
+fn failed(times: u32) -> Bench {
+    let mut bench = Bench::calm(2);
+    bench.on(Event::Touched(QueueId(1)));
+    for time in 0..times {
+        let waited = begins(&mut bench);
+        assert_eq!(waited, TRIGGER << time.saturating_sub(1));
+        bench.finish(1, Outcome::Failed);
+    }
+    assert_eq!(bench.scheduler.avoided(Timestamp(bench.now), QueueId(1)), [NodeId(7)]);
+    bench
+}
+
+#[test]
+fn what_was_not_begun_has_not_failed() {
+    let mut bench = Bench::calm(2);
+    bench.on(Event::Touched(QueueId(1)));
+    for _ in 0..5 {
+        assert_eq!(begins(&mut bench), TRIGGER, "soon");
+        bench.finish(1, Outcome::NotBegun);
+        assert_eq!(bench.scheduler.avoided(Timestamp(bench.now), QueueId(1)), []);
+    }
+    let counts = bench.scheduler.counts();
+    assert_eq!((counts.failed, counts.done), (BTreeMap::new(), BTreeMap::new()));
+    // Nor does it end what others have failed with.
+    let mut bench = failed(4);
+    assert_eq!(begins(&mut bench), TRIGGER << 3);
+    bench.finish(1, Outcome::NotBegun);
+    assert_eq!(begins(&mut bench), TRIGGER);
+    bench.finish(1, Outcome::Failed);
+    assert_eq!(begins(&mut bench), TRIGGER << 4);
+}
+
+#[test]
+fn what_failed_is_forgotten_when_its_cause_may_be_gone() {
+    for (event, expected) in
+        [(Event::Now, 0), (Event::Reloaded(TIMING), TRIGGER), (Event::Up(NodeId(7)), TRIGGER)]
+    {
+        let mut bench = failed(6);
+        bench.now += 1;
+        bench.on(event.clone());
+        assert_eq!(bench.scheduler.avoided(Timestamp(bench.now), QueueId(1)), [], "{event:?}");
+        assert!(begins(&mut bench) <= expected, "{event:?}");
+        // If it fails again it is the first time.
+        bench.finish(1, Outcome::Failed);
+        assert_eq!(begins(&mut bench), TRIGGER, "{event:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_there_again_ends_only_what_failed_on_it() {
+    let mut bench = failed(6);
+    bench.on(Event::Up(NodeId(8)));
+    assert_eq!(bench.scheduler.avoided(Timestamp(bench.now), QueueId(1)), [NodeId(7)]);
+    assert_eq!(begins(&mut bench), TRIGGER << 5);
+}
+
 #[test]
 fn what_passes_by_itself_is_looked_at_again_soon_and_what_does_not_is_not() {
     for (refusal, soon) in [
         (Refusal::Changing, true),
         (Refusal::Unconfirmed, true),
+        (Refusal::LogTooLarge { bytes: 2, limit: 1 }, true),
         (Refusal::NoCandidate { size: 2, target: 3 }, false),
     ] {
         let mut bench = Bench::calm(3);

@@ -37,12 +37,25 @@ impl Observer {
         *self.load.entry(node).or_insert(0) += 1;
     }
 
-    /// A node has lost its members of these queues, and of no others.
-    pub(crate) fn has_lost(&mut self, node: NodeId, queues: BTreeSet<QueueId>) {
-        if queues.is_empty() {
-            self.lost.remove(&node);
-        } else {
+    /// A node has lost its members of these queues, and of no others. Gives those of which that was
+    /// not known.
+    pub(crate) fn has_lost(
+        &mut self,
+        node: NodeId,
+        queues: BTreeSet<QueueId>,
+    ) -> BTreeSet<QueueId> {
+        let before = self.lost.remove(&node).unwrap_or_default();
+        let new = queues.difference(&before).copied().collect();
+        if !queues.is_empty() {
             self.lost.insert(node, queues);
+        }
+        new
+    }
+
+    /// A node has its part of a queue, if it had lost it before.
+    pub(crate) fn has_found(&mut self, node: NodeId, queue: QueueId) {
+        if let Some(lost) = self.lost.get_mut(&node) {
+            lost.remove(&queue);
         }
     }
 
@@ -82,7 +95,10 @@ impl Observer {
                 .map(|other| other.id)
         });
         let recorded = state.queue_by_id(queue).and_then(|queue| queue.member(member.node));
-        let says = self.lost.get(&member.node).is_some_and(|lost| lost.contains(&queue))
+        // What it has said is of the member that it was to have: another one begins without data.
+        let begins =
+            recorded.is_some_and(|it| matches!(it.stage, Stage::Founding | Stage::Unstarted));
+        let says = !begins && self.lost.get(&member.node).is_some_and(|lost| lost.contains(&queue))
             || recorded.is_some_and(|recorded| recorded.stage == Stage::Lost);
         let now = replaced_by.or(says.then_some(member.node));
         Member {
@@ -243,6 +259,12 @@ mod tests {
         assert_eq!(data(&observer, &state, 1).1, Data::Lost { now: NodeId(1) });
         observer.has_lost(NodeId(1), BTreeSet::new());
         assert_eq!(data(&observer, &state, 1).1, Data::Kept);
+        // It has got it again, and nobody has asked it since.
+        let other = QueueId(8);
+        assert_eq!(observer.has_lost(NodeId(1), [QUEUE, other].into()), [QUEUE, other].into());
+        observer.has_found(NodeId(1), QUEUE);
+        assert_eq!(data(&observer, &state, 1).1, Data::Kept);
+        assert_eq!(observer.has_lost(NodeId(1), [other].into()), BTreeSet::new(), "that was known");
         // The one that took the name is forgotten: the member dangles.
         state.apply(Command::ForgetNode { id: 4 }).unwrap();
         assert_eq!(data(&observer, &state, 3), (c(), Data::Kept));
