@@ -48,6 +48,7 @@ use model::id::{NodeId, QueueId};
 use crate::cluster::proposer::no_majority;
 use crate::gateway::Gateway;
 use crate::gateway::account::is_loopback;
+use crate::gateway::declare::delete_command;
 use crate::maintenance;
 use crate::node::Node;
 use crate::operator::inquiries::Inquirer;
@@ -345,6 +346,24 @@ impl ManagedNode for Operator {
             return maintenance::revive(&self.node).await;
         }
         done(self.inquirer.order(&self.node, node, Inquiry::Revive).await)
+    }
+
+    async fn may_forget(&self, node: NodeId) -> Result<(), Refusal> {
+        let leader = self.node.cluster.metadata_leader().ok_or_else(no_majority)?;
+        if leader == self.node.cluster.me.node {
+            return self.node.members.may_forget(node).await;
+        }
+        done(self.inquirer.order(&self.node, leader, Inquiry::MayForget(node)).await)
+    }
+
+    async fn give_up(&self, queue: QueueId) -> Result<(), Refusal> {
+        let state = self.node.topology.state();
+        let Some(queue) = state.queue_by_id(queue) else { return Ok(()) };
+        tracing::warn!(
+            queue = %queue.name, vhost = %queue.vhost,
+            "a quorum queue is given up, with the nodes that had its members"
+        );
+        self.node.topology.submit(delete_command(queue)).await.map(drop)
     }
 
     async fn forget(&self, node: NodeId) -> Result<(), Refusal> {

@@ -71,6 +71,8 @@ pub enum Inquiry {
     /// The leader of the metadata group takes a node that does not run out of the cluster; answered
     /// by a [`Done`].
     Forget(#[serde(with = "node_id")] NodeId),
+    /// Whether the leader of the metadata group would do that now; answered by a [`Done`].
+    MayForget(#[serde(with = "node_id")] NodeId),
     /// Queues whose members the node should have and has no data of; answered by their numbers.
     LostMembers,
     /// How the node keeps groups whole; answered by a

@@ -252,6 +252,19 @@ pub trait Node: Send + Sync + 'static {
     /// As [`Node::drain`].
     fn revive(&self, node: NodeId) -> impl Future<Output = Result<(), Refusal>> + Send;
 
+    /// Whether a node could be forgotten now, as the leader of the topology sees it; nothing changes.
+    ///
+    /// # Errors
+    /// As [`Node::forget`].
+    fn may_forget(&self, node: NodeId) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// A quorum queue goes whose members are all on nodes that do not come back, with all that was in
+    /// it. Nobody leads it, so nobody is asked.
+    ///
+    /// # Errors
+    /// If the topology cannot be changed.
+    fn give_up(&self, queue: QueueId) -> impl Future<Output = Result<(), Refusal>> + Send;
+
     /// A node that does not run is none of the cluster any more. Its members of queues have been
     /// deleted before.
     ///

@@ -132,6 +132,11 @@ fn a_forgotten_node_leaves_no_member_behind() {
     }
     let mut third = cluster.channel(2);
     third.queue(1, "classic", DURABLE, &table! {}).unwrap();
+    let alone = table! { "x-queue-type" => "quorum", "x-quorum-initial-group-size" => 1 };
+    third.queue(1, "alone", DURABLE, &alone).unwrap();
+    until_equal("it is there alone", &json!([ALL[2]]), || {
+        cluster.view(1, "alone")["online"].clone()
+    });
     let forget = |cluster: &Cluster, by: usize, force: bool| {
         let body = json!({ "force": force }).to_string();
         cluster.api(by).call("DELETE", "nodes/leveret%40n2", Some(&body))
@@ -144,14 +149,19 @@ fn a_forgotten_node_leaves_no_member_behind() {
     let sole = forget(&cluster, 1, false);
     assert_eq!(sole.status, 412, "{}", sole.text());
     assert!(sole.reason().contains("'classic' in vhost '/'"), "{}", sole.reason());
+    assert!(sole.reason().contains("'alone' in vhost '/'"), "{}", sole.reason());
     assert_eq!(members(&cluster, 1, "q0"), json!(ALL));
     let forgotten = forget(&cluster, 1, true);
     assert_eq!(forgotten.status, 200, "{}", forgotten.text());
-    assert_eq!(forgotten.json()["queues"].as_array().unwrap().len(), 5);
+    let rows = forgotten.json()["queues"].as_array().unwrap().clone();
+    let lost = json!({"vhost": "/", "name": "alone", "size": 0, "result": "lost"});
+    assert_eq!((rows.len(), rows.last()), (6, Some(&lost)));
     for name in &names {
         assert_eq!(members(&cluster, 0, name), json!([ALL[0], ALL[1]]));
     }
-    assert_eq!(cluster.api(0).get("queues/%2F/classic").status, 404);
+    for lost in ["classic", "alone"] {
+        assert_eq!(cluster.api(0).get(&format!("queues/%2F/{lost}")).status, 404, "{lost}");
+    }
     let ghosts = "health/checks/quorum-queues-without-ghost-members";
     assert_eq!(cluster.api(0).get(ghosts).status, 200);
     client.confirm_select(1).unwrap();

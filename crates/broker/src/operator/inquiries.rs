@@ -293,6 +293,10 @@ async fn perform(node: &Arc<Node>, question: Inquiry) -> Vec<u8> {
             let revived: Done = maintenance::revive(node).await.map_err(|refusal| refusal.text);
             inquiry::encode(&revived)
         }
+        Inquiry::MayForget(gone) => {
+            let may: Done = node.members.may_forget(gone).await.map_err(|refusal| refusal.text);
+            inquiry::encode(&may)
+        }
         Inquiry::Forget(gone) => {
             let forgotten: Done = node.members.forget(gone).await.map_err(|refusal| refusal.text);
             inquiry::encode(&forgotten)

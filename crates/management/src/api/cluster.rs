@@ -96,13 +96,23 @@ pub(super) async fn forget<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<A
         return Err(Failure::precondition_failed(reason));
     }
     let keep_members = call.body.flag("keep_members", false)?;
-    let rows =
-        if keep_members { json!([]) } else { replicas::shrink_all(call, &nodes, false).await };
-    let is_error = |row: &&Value| row["result"] != "ok" && !(force && is_last(row));
-    let failed = rows.as_array().into_iter().flatten().filter(is_error).count();
+    let recorded: Vec<NodeId> =
+        nodes.iter().copied().filter(|node| call.state.node(*node).is_some()).collect();
+    // This node may be the only one that has lost it: whoever decides is asked before anything is taken
+    // from it.
+    for node in &recorded {
+        call.node.may_forget(*node).await?;
+    }
+    let mut rows = if keep_members {
+        Vec::new()
+    } else {
+        replicas::shrink_all(call, &nodes, false, |queue| !is_sole(queue, &nodes)).await
+    };
+    let failed = rows.iter().filter(|row| row["result"] != "ok").count();
     if failed > 0 {
         let reason = format!(
-            "{failed} quorum queues still have a member on {name}, so it was not forgotten"
+            "{failed} quorum queues still have a member on {name}, so it was not forgotten; with \
+             keep_members it is, and they stay as they are"
         );
         let status = StatusCode::SERVICE_UNAVAILABLE;
         let error = "service_unavailable";
@@ -111,10 +121,14 @@ pub(super) async fn forget<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<A
             json!({"error": error, "reason": reason, "queues": rows}),
         ));
     }
-    for node in nodes {
-        if call.node.state().node(node).is_some() {
-            call.node.forget(node).await?;
-        }
+    // Nobody is left who could lead them. Classic ones go with the record of the node.
+    for queue in sole.into_iter().filter(|queue| queue.kind == QueueKind::Quorum) {
+        call.node.give_up(queue.id).await?;
+        let (vhost, name) = (&*queue.vhost, &*queue.name);
+        rows.push(json!({"vhost": vhost, "name": name, "size": 0, "result": "lost"}));
+    }
+    for node in recorded {
+        call.node.forget(node).await?;
     }
     Ok(Answer::Json(json!({ "queues": rows })))
 }
@@ -132,10 +146,6 @@ async fn sole_journals<N: Node>(call: &Call<'_, N>, nodes: &[NodeId]) -> Vec<Str
         !sight.seats.iter().any(|seat| !nodes.contains(&seat.node) && sight.may_start(seat))
     });
     journals.map(|journal| format!("'{}'", journal.name)).collect()
-}
-
-fn is_last(row: &Value) -> bool {
-    row["result"] == "error: the last node cannot be removed"
 }
 
 fn is_sole(queue: &Queue, nodes: &[NodeId]) -> bool {

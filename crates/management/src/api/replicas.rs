@@ -63,7 +63,7 @@ pub(super) async fn grow<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Ans
             work.push(Box::pin(grow_by(call, queue, vec![node])));
         }
     }
-    Ok(Answer::Json(perform(work).await))
+    Ok(Answer::Json(perform(work).await.into()))
 }
 
 /// A queue gets members one after the other.
@@ -133,7 +133,7 @@ pub(super) async fn grow_to_count<N: Node>(call: &Call<'_, N>) -> Outcome<Answer
             .collect();
         work.push(Box::pin(grow_by(call, queue, chosen)));
     }
-    Ok(Answer::Json(perform(work).await))
+    Ok(Answer::Json(perform(work).await.into()))
 }
 
 /// `DELETE /queues/quorum/replicas/on/NODE/shrink`: no queue has a member there any more. The node
@@ -142,17 +142,20 @@ pub(super) async fn shrink<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<A
     allowed(call)?;
     let nodes = incarnations(call, name)?;
     let force = call.body.flag("force", false)?;
-    Ok(Answer::Status(StatusCode::ACCEPTED, shrink_all(call, &nodes, force).await))
+    let rows = shrink_all(call, &nodes, force, |_| true).await;
+    Ok(Answer::Status(StatusCode::ACCEPTED, rows.into()))
 }
 
-/// Takes the members on these nodes from all queues; one row for each queue that has one there.
+/// Takes the members on these nodes from all queues that are meant; one row for each queue that has
+/// one there.
 pub(super) async fn shrink_all<N: Node>(
     call: &Call<'_, N>,
     nodes: &[NodeId],
     force: bool,
-) -> Value {
+    is_meant: impl Fn(&Queue) -> bool,
+) -> Vec<Value> {
     let mut work: Vec<Work<'_>> = Vec::new();
-    for queue in quorum_queues(call) {
+    for queue in quorum_queues(call).filter(|queue| is_meant(queue)) {
         let here: Vec<NodeId> = queue.nodes().filter(|node| nodes.contains(node)).collect();
         if !here.is_empty() {
             work.push(Box::pin(shrink_by(call, queue, here, force)));
@@ -190,7 +193,7 @@ pub(super) async fn force_shrink_all<N: Node>(call: &Call<'_, N>, name: &str) ->
             async move { row(queue, &call.node.force_shrink(queue.id, node).await) },
         ));
     }
-    Ok(Answer::Json(perform(work).await))
+    Ok(Answer::Json(perform(work).await.into()))
 }
 
 /// What may lose messages has to be asked for twice.
@@ -206,8 +209,8 @@ fn confirmed<N: Node>(call: &Call<'_, N>) -> Outcome<()> {
 /// What is done with one queue; gives its row.
 type Work<'a> = Pin<Box<dyn Future<Output = Value> + Send + 'a>>;
 
-async fn perform(work: Vec<Work<'_>>) -> Value {
-    stream::iter(work).buffered(AT_ONCE).collect::<Vec<_>>().await.into()
+async fn perform(work: Vec<Work<'_>>) -> Vec<Value> {
+    stream::iter(work).buffered(AT_ONCE).collect().await
 }
 
 /// Whether who asks may change members at all.

@@ -63,6 +63,8 @@ struct Inner {
     others: Vec<(String, Part)>,
     silent: BTreeMap<NodeId, String>,
     stopped: Vec<NodeId>,
+    /// Why nodes may not be forgotten.
+    keeps_nodes: Option<String>,
     members: Vec<RaftMember>,
     closed: Vec<(String, String)>,
     copies: Vec<NodeCopies>,
@@ -196,9 +198,19 @@ impl Fake {
         self.restricted.store(true, Ordering::Relaxed);
     }
 
+    /// Nodes may not be forgotten for this reason, or may again.
+    pub(crate) fn keep_nodes(&self, why: Option<&str>) {
+        self.inner.lock().keeps_nodes = why.map(str::to_owned);
+    }
+
     /// A node does not run.
     pub(crate) fn stop(&self, node: NodeId) {
         self.inner.lock().stopped.push(node);
+    }
+
+    /// It runs again.
+    pub(crate) fn runs(&self, node: NodeId) {
+        self.inner.lock().stopped.retain(|one| *one != node);
     }
 
     /// What this node says.
@@ -675,7 +687,11 @@ impl Node for Fake {
         let Some(member) = found.member(node) else {
             return Ok(Changed { changed: false, size: found.members.len() });
         };
+        let stopped = self.inner.lock().stopped.clone();
+        let running = found.nodes().filter(|node| !stopped.contains(node)).count();
         match found.members.len() {
+            // As of a real one: nobody leads who could be asked.
+            voters if running * 2 <= voters => return Err(MemberError::NoLeader),
             1 => return Err(MemberError::LastMember),
             2 if !force => return Err(MemberError::WouldLoseQuorum { running: 0, voters: 1 }),
             _ => {}
@@ -697,6 +713,20 @@ impl Node for Fake {
 
     async fn revive(&self, _: NodeId) -> Result<(), Refusal> {
         Ok(())
+    }
+
+    async fn may_forget(&self, _: NodeId) -> Result<(), Refusal> {
+        match &self.inner.lock().keeps_nodes {
+            Some(why) => Err(Refusal::unavailable(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    async fn give_up(&self, queue: QueueId) -> Result<(), Refusal> {
+        let queue = self.state().queue_by_id(queue).map(Arc::clone).expect("it is there");
+        let (vhost, name) = (Arc::clone(&queue.vhost), Arc::clone(&queue.name));
+        let id = Some(SerialQueueId(queue.id));
+        self.apply(Command::DeleteQueue { vhost, name, id }).map(drop)
     }
 
     async fn forget(&self, node: NodeId) -> Result<(), Refusal> {

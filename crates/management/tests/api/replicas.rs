@@ -157,16 +157,27 @@ async fn a_node_is_forgotten_with_its_members() {
                   '/'; use force to lose them";
     assert_eq!(sole.json["reason"], reason);
     assert_eq!(nodes(&asker, "q"), [OWN, SECOND, third], "nothing has changed");
+    // Here it is missed, and whoever decides sees it run.
+    asker.node.keep_nodes(Some("node 'second' is running"));
+    let runs = asker.delete_with(path, json!({"force": true})).await;
+    assert_eq!((runs.status, &runs.json["reason"]), (503, &json!("node 'second' is running")));
+    assert_eq!(nodes(&asker, "q"), [OWN, SECOND, third], "nothing has changed");
+    asker.node.keep_nodes(None);
+    // One that refuses to go keeps its node, and nothing is lost yet.
+    let refused = asker.delete_with(path, json!({"force": true})).await;
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    assert_eq!(refused.json["queues"][0]["result"], "error: the queue has no leader");
+    assert!(refused.json["reason"].as_str().unwrap().contains("keep_members"), "{}", refused.text);
+    assert!(asker.node.state().node(SECOND).is_some());
+    assert_eq!(nodes(&asker, "sole"), [SECOND]);
+    asker.node.runs(third);
     let forgotten = asker.delete_with(path, json!({"force": true})).await;
     assert_eq!(forgotten.status, 200, "{}", forgotten.text);
+    let row = |name: &str, size: u64, result: &str| json!({"vhost": "/", "name": name, "size": size, "result": result});
+    assert_eq!(forgotten.json["queues"], json!([row("q", 2, "ok"), row("sole", 0, "lost")]));
     assert_eq!(nodes(&asker, "q"), [OWN, third]);
     assert!(asker.node.state().node(SECOND).is_none());
-    // One that refuses to go keeps its node.
-    let refused = asker.delete_with("nodes/leveret%40third", json!({})).await;
-    assert_eq!(refused.status, 503, "{}", refused.text);
-    let text = refused.json["queues"][0]["result"].as_str().unwrap();
-    assert!(text.starts_with("error: 0 of the 1 members"), "{text}");
-    assert!(asker.node.state().node(third).is_some());
+    assert!(asker.node.state().queue("/", "sole").is_none(), "it is lost, as was wanted");
 }
 
 #[tokio::test]
