@@ -611,7 +611,9 @@ impl Topology {
                 message_ttl: effective.ttl,
                 expires: effective.expires,
                 dead_letter: dead_letter.is_some(),
-                keeps_dead: effective.dead_letters_at_least_once,
+                // A copy of its journal must have what is still on its way.
+                keeps_dead: effective.dead_letters_at_least_once
+                    || (queue.kind == QueueKind::Classic && queue.journal.is_some()),
                 delivery_limit: effective
                     .delivery_limit
                     .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),

@@ -1,7 +1,8 @@
-//! Messages that are dead and stay until their targets have them (at-least-once dead-lettering).
+//! Messages that are dead and stay until their targets have them.
 //!
-//! They count as long as they are here: a queue whose targets take nothing fills up to its limits and
-//! then refuses publishes.
+//! In a quorum queue that is at-least-once dead-lettering, and they count as long as they are here: a
+//! queue whose targets take nothing fills up to its limits and then refuses publishes. In a classic
+//! queue they are out of the way, and only their heads are still asked for.
 
 use std::collections::BTreeMap;
 

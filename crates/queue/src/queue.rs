@@ -562,8 +562,12 @@ impl Queue {
     /// Whether what is ready or will be, and `arrival`, is more than the limits allow.
     fn is_over(&self, arrival: Option<&Message>) -> bool {
         let (more, more_bytes) = arrival.map_or((0, 0), |message| (1, u64::from(message.bytes)));
-        let len = self.ready.len() + self.delayed.len() + self.dead.len() + more;
-        let bytes = self.ready.bytes() + self.delayed.bytes() + self.dead.bytes() + more_bytes;
+        let mut len = self.ready.len() + self.delayed.len() + more;
+        let mut bytes = self.ready.bytes() + self.delayed.bytes() + more_bytes;
+        if self.settings.style == Style::Quorum {
+            len += self.dead.len();
+            bytes += self.dead.bytes();
+        }
         self.settings.max_length.is_some_and(|max| len > max)
             || self.settings.max_length_bytes.is_some_and(|max| bytes > max)
     }

@@ -28,9 +28,10 @@ pub struct Settings {
     /// Whether there is a dead letter exchange: what expires, is discarded, dropped or fails too
     /// often leaves by `Effect::DeadLetter` instead of `Effect::Release`.
     pub dead_letter: bool,
-    /// A message that is dead-lettered stays until `Command::Bury` says that its targets have it
-    /// (`x-dead-letter-strategy: at-least-once`). Only with a dead letter exchange, for quorum
-    /// queues that refuse what is over their limits; others take it as false.
+    /// A message that is dead-lettered stays until `Command::Bury` says that its targets have it.
+    /// Only with a dead letter exchange. A quorum queue that does not refuse what is over its limits
+    /// takes it as false: for it this is `x-dead-letter-strategy: at-least-once`. A classic queue
+    /// only goes on to know their heads.
     pub keeps_dead: bool,
     /// How often a message may come back as failed and still be delivered again
     /// (`x-delivery-limit`): with 3, the fourth failure ends it. `None`: no limit.
@@ -114,6 +115,7 @@ pub enum Overflow {
 /// | length limit after a return | applies before redelivery | applies to what is left after it |
 /// | single active consumer | the one that came first | highest priority, then first; a better newcomer takes over when the active one holds nothing more |
 /// | a changed delivery count | `Effect::Noted` | is in the snapshot |
+/// | dead messages that are kept | do not count | count towards the limits |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// As RabbitMQ's classic queues.
@@ -153,9 +155,8 @@ impl Settings {
         if self.style == Style::Classic {
             self.delayed_retry = None;
         }
-        self.keeps_dead &= self.style == Style::Quorum
-            && self.dead_letter
-            && self.overflow == Overflow::RejectPublish;
+        let may_keep = self.style == Style::Classic || self.overflow == Overflow::RejectPublish;
+        self.keeps_dead &= self.dead_letter && may_keep;
         self
     }
 

@@ -470,3 +470,6 @@ impl Slot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

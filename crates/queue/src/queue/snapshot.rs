@@ -123,9 +123,8 @@ impl Queue {
             return Err(Malformed::Value("more is unsettled than is held"));
         }
         queue.unsettled_bytes = held.iter().map(|message| u64::from(message.bytes)).sum();
-        let waits = !queue.delayed.is_empty() || !queue.dead.is_empty();
-        if queue.settings.style == Style::Classic && waits {
-            return Err(Malformed::Value("a classic queue delays nothing and keeps no dead"));
+        if queue.settings.style == Style::Classic && !queue.delayed.is_empty() {
+            return Err(Malformed::Value("a classic queue delays nothing"));
         }
         let mut elsewhere = held;
         elsewhere.extend(queue.delayed.iter());

@@ -48,8 +48,8 @@ pub(crate) struct Consumer {
 pub(crate) struct Model {
     pub(crate) settings: Settings,
     pub(crate) messages: Vec<Message>,
-    /// What is dead and kept, with the bytes of its body.
-    pub(crate) dead: Vec<(Seq, u64)>,
+    /// What is dead and kept.
+    pub(crate) dead: Vec<Message>,
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) active: Option<ConsumerId>,
     draining: bool,
@@ -81,7 +81,7 @@ impl Model {
     }
 
     /// Quorum queues do not know `reject-publish-dlx`, classic ones no delayed retry. Dead messages
-    /// are kept by quorum queues with `reject-publish` and an exchange for them.
+    /// are kept if there is an exchange for them, by quorum queues only with `reject-publish`.
     fn understood(mut settings: Settings) -> Settings {
         if settings.style == Style::Classic {
             settings.delayed_retry = None;
@@ -90,7 +90,7 @@ impl Model {
             settings.overflow = Overflow::DropHead;
         }
         let refuses = settings.overflow == Overflow::RejectPublish;
-        if settings.style == Style::Classic || !refuses || !settings.dead_letter {
+        if (settings.style == Style::Quorum && !refuses) || !settings.dead_letter {
             settings.keeps_dead = false;
         }
         settings
@@ -151,7 +151,7 @@ impl Model {
     fn drop(&mut self, seq: Seq, reason: Reason) {
         let message = self.remove(seq);
         if self.settings.keeps_dead {
-            self.dead.push((seq, u64::from(message.head.bytes)));
+            self.dead.push(message);
         }
         self.effects.push(if self.settings.dead_letter {
             Effect::DeadLetter { seq, reason }
@@ -175,10 +175,10 @@ impl Model {
     }
 
     fn over(&self, more: u64, more_bytes: u64) -> bool {
-        let waiting = || self.ready().chain(self.delayed());
-        let count = (waiting().count() + self.dead.len()) as u64 + more;
-        let dead = self.dead.iter().map(|(_, bytes)| *bytes).sum::<u64>();
-        let bytes = waiting().map(|message| u64::from(message.head.bytes)).sum::<u64>() + dead;
+        let dead = self.dead.iter().filter(|_| self.settings.style == Style::Quorum);
+        let counted: Vec<_> = self.ready().chain(self.delayed()).chain(dead).collect();
+        let count = counted.len() as u64 + more;
+        let bytes = counted.iter().map(|message| u64::from(message.head.bytes)).sum::<u64>();
         self.settings.max_length.is_some_and(|max| count > max)
             || self.settings.max_length_bytes.is_some_and(|max| bytes + more_bytes > max)
     }
@@ -444,7 +444,10 @@ impl Model {
     /// A restart: everything is ready in the order of arrival, nobody consumes.
     pub(crate) fn restart(&mut self, now: Timestamp) {
         let fresh = Self::new(self.settings.clone(), now);
-        let mut messages = std::mem::replace(self, fresh).messages;
+        let before = std::mem::replace(self, fresh);
+        let mut messages = before.messages;
+        messages.extend(before.dead);
+        messages.sort_unstable_by_key(|message| message.seq);
         for message in &mut messages {
             message.place = Place::Ready;
         }
@@ -492,7 +495,7 @@ impl Model {
                 self.settle(consumer, first, last, outcome, more)
             }
             Command::Bury { seq } => {
-                if let Some(place) = self.dead.iter().position(|(dead, _)| *dead == seq) {
+                if let Some(place) = self.dead.iter().position(|dead| dead.seq == seq) {
                     self.dead.remove(place);
                     self.effects.push(Effect::Release { first: seq, last: seq });
                 }

@@ -231,7 +231,7 @@ impl Pair {
             },
             Step::Bury(pick) => {
                 let dead = &self.model.dead;
-                let seq = dead.get(pick % dead.len().max(1)).map_or(Seq(1), |(seq, _)| *seq);
+                let seq = dead.get(pick % dead.len().max(1)).map_or(Seq(1), |message| message.seq);
                 Command::Bury { seq }
             }
             Step::Purge => Command::Purge,
@@ -350,9 +350,15 @@ impl Pair {
         assert_eq!(queue.ready_bytes(), model.ready().map(bytes).sum::<u64>());
         assert_eq!(queue.delayed(), model.delayed().count() as u64);
         assert!(queue.deaths().map(|(seq, _)| seq).eq({
-            let dead: BTreeSet<Seq> = model.dead.iter().map(|(seq, _)| *seq).collect();
+            let dead: BTreeSet<Seq> = model.dead.iter().map(|message| message.seq).collect();
             dead
         }));
+        for message in &model.dead {
+            // Whether it was handed out is of no use where it goes.
+            let delivered = message.head.delivered;
+            let head = queue.head(message.seq).map(|head| queue::head::Head { delivered, ..head });
+            assert_eq!(head, Some(message.head));
+        }
         assert_eq!(queue.delayed_bytes(), model.delayed().map(bytes).sum::<u64>());
         assert_eq!(queue.unsettled(), model.held().count() as u64);
         assert_eq!(queue.unsettled_bytes(), model.held().map(bytes).sum::<u64>());
@@ -390,14 +396,11 @@ impl Pair {
 
     fn restart(&mut self) {
         let mut restored = Queue::restore(self.model.settings.clone(), self.now);
-        // Only classic queues are restored so, and they keep none.
-        for (seq, _) in self.model.dead.drain(..) {
-            self.here.remove(&seq);
-        }
         self.model.restart(self.now);
         for message in &self.model.messages {
             let head = self.queue.head(message.seq).expect("it was here a moment ago");
-            restored.restore_message(message.seq, &head.encode(), false).unwrap();
+            let delivered = message.head.delivered;
+            restored.restore_message(message.seq, &head.encode(), delivered).unwrap();
         }
         self.queue = restored;
         self.twin = None;

@@ -119,7 +119,8 @@ impl Slot {
     /// gone, so that a body that is read for it is not kept, and it would be read for ever.
     fn skip_settled(&mut self) -> bool {
         let Some(seq) = self.outgoing.wanted().next() else { return false };
-        let is_settled = self.machine.head(seq).is_none() && !self.outgoing.is_held(seq);
+        let is_gone = self.machine.head(seq).is_none() || self.machine.death(seq).is_some();
+        let is_settled = is_gone && !self.outgoing.is_held(seq);
         is_settled && !self.outgoing.take(&BTreeSet::from([seq])).is_empty()
     }
 
@@ -223,9 +224,7 @@ impl Slot {
             );
             self.perform(desk, None);
         }
-        for seq in waiting {
-            self.release(seq, seq);
-        }
+        self.bury(desk, &waiting.into_iter().collect::<Vec<_>>());
     }
 }
 

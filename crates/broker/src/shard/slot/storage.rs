@@ -86,8 +86,9 @@ impl Slot {
         }
     }
 
-    /// Its stored messages from a position on, at most so many. Only between turns, when everything
-    /// was handed over. Messages that are nowhere but in memory may be among them.
+    /// Its stored messages from a position on, at most so many; dead ones too that are not where they
+    /// go. Only between turns, when everything was handed over. Messages that are nowhere but in
+    /// memory may be among them.
     pub(crate) fn survey(&self, from: Seq, most: usize) -> Survey {
         let last = self.next_seq.0 - 1;
         let mut records = Vec::new();
