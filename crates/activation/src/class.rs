@@ -143,18 +143,6 @@ fn compare(own: Age, register: Register) -> Class {
     }
 }
 
-impl Class {
-    /// Whether a copy of this class may be served once its age was raised.
-    pub fn is_candidate(self) -> bool {
-        matches!(self, Self::InSync | Self::SelfRepair | Self::MaybeInSync)
-    }
-
-    /// Whether a copy of this class may be copied over, provided that the read was linearizable.
-    pub fn is_worthless(self) -> bool {
-        matches!(self, Self::Stale | Self::Blank | Self::Syncing)
-    }
-}
-
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -75,7 +75,7 @@ fn alone_under_an_age_of_its_own(world: &World, driver: Driver) -> bool {
 fn confirmed_is_everywhere(world: &World) -> bool {
     (0..world.nodes.len()).all(|number| {
         let node = &world.nodes[number];
-        !class_on_disk(world, number).is_candidate()
+        !class_on_disk(world, number).may_serve()
             || world.confirmed & !node.durable == 0
             || node.file.standing == Standing::Empty
     })
@@ -99,7 +99,7 @@ fn register_goes_up(before: &World, now: &World) -> bool {
 fn served_in_sync(world: &World, driver: Driver) -> bool {
     (0..world.nodes.len()).all(|number| {
         let node = &world.nodes[number];
-        !node.can_confirm(driver) || class_on_disk(world, number).is_candidate()
+        !node.can_confirm(driver) || class_on_disk(world, number).may_serve()
     })
 }
 

@@ -451,7 +451,7 @@ impl World {
     fn is_spare(&self, number: usize) -> bool {
         (0..self.nodes.len()).any(|other| {
             other != number
-                && class_on_disk(self, other).is_candidate()
+                && class_on_disk(self, other).may_serve()
                 && self.nodes[other].file.standing != Standing::Empty
                 && self.confirmed & !self.nodes[other].durable == 0
         })
