@@ -18,7 +18,7 @@ use crate::notice::{Cause, Notice};
 use crate::output::Output;
 use crate::register::{Incarnation, Register, Token};
 use crate::rules::{Rule, broken};
-use crate::standing::Standing;
+use crate::standing::{Record, Standing};
 
 impl Machine {
     /// The queues are loaded and the lock is held: what the confirming read found decides.
@@ -130,11 +130,14 @@ impl Machine {
     pub(super) fn on_pair(&mut self, out: &mut Vec<Output>) {
         if self.phase == (Phase::Single { serving: true }) {
             self.settings.paired = true;
-            if self.own.record.standing.age() == Some(Age::ZERO) {
+            // What the file says of a register that is gone would not fit to the new one.
+            self.incarnation = None;
+            let begun = Record { standing: Standing::Valid(Age::ZERO), incarnation: None };
+            if self.own.record == begun {
                 self.create(out);
             } else {
                 self.phase = Phase::Pairing(Pairing::Marking);
-                self.write(Standing::Valid(Age::ZERO), out);
+                self.write(begun.standing, out);
             }
         }
     }

@@ -332,6 +332,34 @@ fn pairing_does_not_interrupt() {
     assert!(machine.needs_lease());
 }
 
+/// A journal that an operator brought back has a state file of a register that is gone. Its ages say
+/// nothing to the new one: a founder that stops half-way goes on by itself with this one too.
+#[test]
+fn a_journal_that_was_brought_back_is_paired_anew() {
+    for old in [6, 0] {
+        let record =
+            Record { standing: Standing::Valid(age(old)), incarnation: Some(Incarnation(7)) };
+        let own = Own { record, vacant: false, founder: false };
+        let mut machine = Machine::new(Settings { paired: false, allow_failback: false }, own);
+        step(&mut machine, Event::Start);
+        step(&mut machine, Event::Loaded);
+        let zero = Record { standing: Standing::Valid(Age::ZERO), incarnation: None };
+        assert_eq!(step(&mut machine, Event::Pair), [Output::Write(zero)]);
+        assert_eq!(step(&mut machine, Event::Written(zero)), [Output::CreateRegister]);
+        assert_eq!(step(&mut machine, Event::Created(Incarnation(1))), [Output::Acquire]);
+        step(&mut machine, Event::Acquired(TOKEN));
+        let outputs = step(&mut machine, Event::Unavailable);
+        assert_eq!(outputs, [Output::Gate(Gate::Closed), Output::Close]);
+        step(&mut machine, Event::Closed);
+        assert_eq!(step(&mut machine, Event::Read(view(0))), [Output::Acquire]);
+        // So does a new process, which has the file alone.
+        let own = Own { founder: true, ..machine.own };
+        let mut machine = Machine::new(Settings { paired: true, allow_failback: false }, own);
+        step(&mut machine, Event::Start);
+        assert_eq!(step(&mut machine, Event::Read(view(0))), [Output::Acquire]);
+    }
+}
+
 /// Half-way through its pairing, a founder serves again by itself (ADR 0031).
 #[test]
 fn a_pairing_that_stopped_goes_on() {
