@@ -31,6 +31,7 @@ pub(crate) mod keeper;
 pub(crate) mod left;
 pub(crate) mod line;
 pub(crate) mod ops;
+pub(crate) mod pulse;
 pub(crate) mod quorum;
 pub(crate) mod registry;
 pub(crate) mod stage;

@@ -10,6 +10,7 @@ mod handing;
 mod perform;
 mod report;
 mod standing;
+mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,14 +42,16 @@ use tokio::time::MissedTickBehavior;
 use crate::config;
 use crate::pair::driver::handing::Declared;
 use crate::pair::driver::standing::Emptied;
+use crate::pair::driver::work::Work;
 use crate::pair::folder::Found;
 use crate::pair::ground::News;
 use crate::pair::hold::Hold;
 use crate::pair::line::{Line, Session};
+use crate::pair::pulse::Pulse;
 use crate::pair::quorum::Quorum;
 use crate::pair::stage::{Stage, Yard};
 use crate::pair::standby::Standby;
-use crate::pair::works::Shelf;
+use crate::pair::works::{Shelf, Unopened};
 use crate::pair::{aside, clock};
 use crate::shard::command;
 
@@ -154,7 +157,7 @@ pub(crate) struct Driver {
     asked: u64,
     /// Numbers what is opened, so that late words of something older are known.
     opened: u64,
-    loading: Option<JoinHandle<Result<Stage, String>>>,
+    loading: Option<JoinHandle<Result<Stage, Unopened>>>,
     /// The old copy is being put aside, and an empty one opened.
     emptying: Option<JoinHandle<Emptied>>,
     stage: Option<Stage>,
@@ -181,6 +184,14 @@ pub(crate) struct Driver {
     no_quorum_since: Option<Millis>,
     /// What could not be read for a copy, and until when that is not tried again.
     unreadable: Option<(Millis, String)>,
+    /// Until when no copy is asked for, because the disk had no room for one.
+    no_room_until: Option<Millis>,
+    /// What the disk has to do now, for which the lock is held.
+    work: Work,
+    /// Counts what the disk does while a journal is opened.
+    pulse: Pulse,
+    /// Why the node stops, if it is not the state file.
+    failure: Option<String>,
     stopping: Vec<oneshot::Sender<()>>,
     told: Option<Report>,
     /// What was logged last.
@@ -244,6 +255,10 @@ impl Driver {
             releasing: None,
             no_quorum_since: None,
             unreadable: None,
+            no_room_until: None,
+            work: Work::default(),
+            pulse: Pulse::default(),
+            failure: None,
             stopping: Vec::new(),
             told: None,
             noticed: None,
@@ -450,13 +465,14 @@ impl Driver {
 
     fn tick(&mut self) {
         let now = clock::now();
+        self.look_at_work(now);
         if let Some((token, lease)) = &self.lease {
             let token = *token;
             if !lease.is_usable(now) {
                 self.lease = None;
                 self.hold.end();
                 self.event(Event::LeaseEnded);
-            } else if self.renewal_sent.0 + self.lease_length.0 / 4 <= now.0 {
+            } else if self.renewal_sent.0 + self.lease_length.0 / 4 <= now.0 && !self.work.hangs {
                 self.renewal_sent = now;
                 self.renew(token);
             }

@@ -1,7 +1,6 @@
 //! A journal that is open on its active node: its ground, its queues, and the shard that has them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -30,8 +29,9 @@ use crate::pair::fabric::PairFabric;
 use crate::pair::ground::Ground;
 use crate::pair::hold::Hold;
 use crate::pair::line::{Line, Session};
+use crate::pair::pulse::{Pulse, Watched};
 use crate::pair::registry::Pairs;
-use crate::pair::works::{Shelf, Store, Works};
+use crate::pair::works::{Shelf, Store, Unopened, Works};
 use crate::replicated::fabric::Fabric;
 use crate::replicated::numbered::Sender;
 use crate::router::Router;
@@ -82,14 +82,16 @@ pub(crate) fn open_journal(
     yard: &Yard,
     name: &str,
     data: PathBuf,
-) -> Result<(Journal, Recovery, Arc<Ear>), String> {
+    pulse: &Pulse,
+) -> Result<(Journal, Recovery, Arc<Ear>), Unopened> {
     let ear = Arc::new(Ear::new(name, yard.failed.clone()));
     let mut options = journal::options::Options::new(data);
     options.segment_bytes = yard.settings.segment_size;
     options.reserve_segments = yard.settings.reserve_segments;
     options.sync_delay = yard.settings.sync_delay;
     options.write_delay = yard.settings.write_delay;
-    let (journal, recovery) = Journal::open(options, Arc::new(RealDisk), Arc::clone(&ear) as _)
+    let disk = Arc::new(Watched { disk: RealDisk, pulse: pulse.clone() });
+    let (journal, recovery) = Journal::open(options, disk, Arc::clone(&ear) as _)
         .map_err(|error| cannot_open(yard, name, &error))?;
     Ok((journal, recovery, ear))
 }
@@ -97,15 +99,16 @@ pub(crate) fn open_journal(
 /// A journal could not be opened. What the disk does not do this time it may do the next time: a copy
 /// that is whole must not wait for an operator because of it. So the node stops, as after every write
 /// that has failed; but for want of room, which others have too.
-pub(crate) fn cannot_open(yard: &Yard, name: &str, error: &OpenError) -> String {
+pub(crate) fn cannot_open(yard: &Yard, name: &str, error: &OpenError) -> Unopened {
     let reason = error.to_string();
-    if let OpenError::Io { source, .. } = error
-        && !matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
-    {
+    let OpenError::Io { source, .. } = error else { return Unopened::because(reason) };
+    let unopened = Unopened::io(source, reason);
+    if !unopened.no_room {
+        let reason = &unopened.reason;
         tracing::error!(journal = name, %reason, "a journal cannot be opened; the node stops");
         yard.failed.send_replace(Some(reason.clone()));
     }
-    reason
+    unopened
 }
 
 /// See the module head.
@@ -128,16 +131,17 @@ impl Stage {
         yard: &Yard,
         uid: JournalUid,
         name: &Name,
-        folder: &dyn Shelf,
+        (folder, pulse): (&dyn Shelf, &Pulse),
         hold: &Arc<Hold>,
         line: Arc<dyn Line>,
         driver: UnboundedSender<Input>,
-    ) -> Result<Self, String> {
-        let (journal, recovery, ear) = folder.open(yard, name)?;
+    ) -> Result<Self, Unopened> {
+        let (journal, recovery, ear) = folder.open(yard, name, pulse)?;
         let report = recovery.report();
         if !report.quarantined.is_empty() {
             // A copy that lacks something is not what the age says that it is.
-            return Err(format!("{} parts of it are damaged", report.quarantined.len()));
+            let count = report.quarantined.len();
+            return Err(Unopened::because(format_args!("{count} parts of it are damaged")));
         }
         let inbox = Arc::<Inbox>::default();
         // From this moment on its queues' changes wait in the inbox.
@@ -169,7 +173,7 @@ impl Stage {
                     strays.insert(stream);
                 }
             })
-            .map_err(|error| error.to_string())?;
+            .map_err(Unopened::because)?;
         if !strays.is_empty() {
             tracing::warn!(
                 journal = %name, streams = strays.len(),

@@ -1,7 +1,7 @@
 //! What drivers of journals need of the node's disk.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use model::id::{Seq, StreamId};
 
 use crate::pair::ear::Ear;
 use crate::pair::folder::{Folder, Found};
+use crate::pair::pulse::Pulse;
 use crate::pair::stage::{self, Yard};
 
 /// Where the folders of journals are.
@@ -96,11 +97,32 @@ pub(crate) trait Shelf: fmt::Debug + Send + Sync + 'static {
     /// What the file system says.
     fn declare(&self, text: &str) -> io::Result<()>;
 
-    /// Opens the journal in it, or makes one.
+    /// Opens the journal in it, or makes one. What the disk does meanwhile is counted.
     ///
     /// # Errors
     /// What is wrong with it.
-    fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String>;
+    fn open(&self, yard: &Yard, name: &str, pulse: &Pulse) -> Result<Opened, Unopened>;
+}
+
+/// Why a journal is not open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unopened {
+    pub(crate) reason: String,
+    /// The disk has no room, and may have some later.
+    pub(crate) no_room: bool,
+}
+
+impl Unopened {
+    /// For what the file system says.
+    pub(crate) fn io(error: &io::Error, reason: String) -> Self {
+        let no_room = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        Self { reason, no_room }
+    }
+
+    /// For another reason.
+    pub(crate) fn because(reason: impl fmt::Display) -> Self {
+        Self { reason: reason.to_string(), no_room: false }
+    }
 }
 
 /// A journal that was opened.
@@ -195,8 +217,8 @@ impl Shelf for Folder {
         Folder::declare(self, text)
     }
 
-    fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String> {
-        let (journal, recovery, ear) = stage::open_journal(yard, name, self.data())?;
+    fn open(&self, yard: &Yard, name: &str, pulse: &Pulse) -> Result<Opened, Unopened> {
+        let (journal, recovery, ear) = stage::open_journal(yard, name, self.data(), pulse)?;
         Ok((Box::new(journal), recovery, ear))
     }
 }

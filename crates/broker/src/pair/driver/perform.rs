@@ -14,6 +14,7 @@ use replication::message::{Downward, Refusal};
 use crate::pair::driver::{Driver, Input};
 use crate::pair::ground::Ground;
 use crate::pair::stage::Stage;
+use crate::pair::works::Unopened;
 use crate::pair::{aside, clock};
 
 /// How soon it is said again that this node serves, if nobody answers.
@@ -97,7 +98,9 @@ impl Driver {
             Output::Arm(timer) => self.arm(timer),
             Output::Tell(notice) => self.tell(notice),
             Output::Fail => {
-                let reason = format!("the state file of journal {} cannot be written", self.name);
+                let reason = self.failure.take().unwrap_or_else(|| {
+                    format!("the state file of journal {} cannot be written", self.name)
+                });
                 tracing::error!(%reason, "the node stops");
                 self.yard.failed.send_replace(Some(reason));
             }
@@ -167,15 +170,16 @@ impl Driver {
         let (yard, name, uid) = (self.yard.clone(), self.name.clone(), self.uid);
         let (hold, line, driver) =
             (Arc::clone(&self.hold), Arc::clone(&self.line), self.sender.clone());
-        let folder = Arc::clone(&self.folder);
+        let (folder, pulse) = (Arc::clone(&self.folder), self.pulse.clone());
         self.loading = Some(aside::spawn(async move {
             if let Some(closing) = closing {
                 drop(closing.await);
             }
-            let open = move || Stage::open(&yard, uid, &name, &*folder, &hold, line, driver);
+            let open =
+                move || Stage::open(&yard, uid, &name, (&*folder, &pulse), &hold, line, driver);
             let stage = aside::blocking(open).await;
             drop(sender.send(Input::Loaded(opened)));
-            stage.unwrap_or_else(|error| Err(error.to_string()))
+            stage.unwrap_or_else(|error| Err(Unopened::because(error)))
         }));
     }
 
@@ -184,15 +188,15 @@ impl Driver {
             return;
         }
         let Some(loading) = self.loading.take() else { return };
-        match loading.await.unwrap_or_else(|error| Err(error.to_string())) {
+        match loading.await.unwrap_or_else(|error| Err(Unopened::because(error))) {
             Ok(stage) => {
                 self.stage = Some(stage);
                 self.event(Event::Loaded);
             }
-            Err(reason) => {
+            Err(Unopened { reason, no_room }) => {
                 self.yard.pairs.close(self.uid);
                 tracing::error!(journal = %self.name, %reason, "the copy cannot be opened");
-                self.event(Event::LoadFailed);
+                self.event(if no_room { Event::NoRoom } else { Event::LoadFailed });
             }
         }
     }
@@ -292,6 +296,7 @@ impl Driver {
                 self.hold.end();
             }
         }
+        self.look_at_work(clock::now());
         #[cfg(test)]
         crate::pair::sim::eye::stepped(&self.machine, &self.hold);
         self.with_ground(|ground| ground.look());

@@ -77,6 +77,10 @@ impl Driver {
         if let (Phase::Active { .. }, Some((_, why))) = (self.machine.phase(), &self.unreadable) {
             reason = Some(why.clone());
         }
+        if *self.machine.phase() == Phase::Passive(Passive::Seeking) && self.no_room_until.is_some()
+        {
+            reason = Some("the disk has no room for a copy".to_owned());
+        }
         let report = Report {
             state,
             reason,

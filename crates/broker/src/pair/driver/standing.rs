@@ -5,6 +5,7 @@ use std::sync::Arc;
 use activation::event::Event;
 use activation::machine::{Passive, Phase};
 use journal::op::Lsn;
+use model::time::Millis;
 use replication::message::Refusal;
 use replication::receiver::Effect;
 use tokio::sync::watch;
@@ -12,17 +13,22 @@ use tokio::sync::watch;
 use crate::pair::driver::{Driver, Input, SEEK_WAIT};
 use crate::pair::line::Session;
 use crate::pair::standby::Standby;
-use crate::pair::works::Store;
-use crate::pair::{aside, stage};
+use crate::pair::works::{Store, Unopened};
+use crate::pair::{aside, clock, stage};
+
+/// How long no node is asked for a copy for which the disk had no room.
+const ROOM_AGAIN: Millis = Millis(5000);
 
 /// An empty journal for a copy and how far it is durable, or why there is none.
-pub(super) type Emptied = Result<(Box<dyn Store>, watch::Receiver<Lsn>), String>;
+pub(super) type Emptied = Result<(Box<dyn Store>, watch::Receiver<Lsn>), Unopened>;
 
 impl Driver {
     /// Asks the other node to accept this one.
     pub(super) fn seek(&mut self, more: &mut Vec<Event>) {
         self.leave();
-        let Some(with) = self.other().filter(|node| self.line.is_up(*node)) else {
+        let may_ask = self.no_room_until.is_none_or(|until| until <= clock::now());
+        let other = self.other().filter(|node| may_ask && self.line.is_up(*node));
+        let Some(with) = other else {
             more.push(Event::NotAccepted);
             return;
         };
@@ -111,23 +117,24 @@ impl Driver {
         let (opened, sender, closing) = (self.opened, self.sender.clone(), self.closing.take());
         let (yard, name, folder) = (self.yard.clone(), self.name.clone(), Arc::clone(&self.folder));
         let before = self.before;
-        let told = self.sender.clone();
+        let (told, pulse) = (self.sender.clone(), self.pulse.clone());
         self.emptying = Some(aside::spawn(async move {
             if let Some(closing) = closing {
                 drop(closing.await);
             }
             let open = move || {
-                folder.set_aside(&before).map_err(|error| error.to_string())?;
+                let done = folder.set_aside(&before);
+                done.map_err(|error| Unopened::io(&error, error.to_string()))?;
                 if let Ok(saved) = folder.saved_copies() {
                     drop(told.send(Input::Saved(saved)));
                 }
-                let (journal, recovery, ear) = folder.open(&yard, &name)?;
+                let (journal, recovery, ear) = folder.open(&yard, &name, &pulse)?;
                 drop(recovery);
                 Ok((journal, ear.watch()))
             };
             let emptied = aside::blocking(open).await;
             drop(sender.send(Input::Emptied(opened)));
-            emptied.unwrap_or_else(|error| Err(error.to_string()))
+            emptied.unwrap_or_else(|error| Err(Unopened::because(error)))
         }));
     }
 
@@ -137,13 +144,23 @@ impl Driver {
             return;
         }
         let Some(emptying) = self.emptying.take() else { return };
-        match emptying.await.unwrap_or_else(|error| Err(error.to_string())) {
+        match emptying.await.unwrap_or_else(|error| Err(Unopened::because(error))) {
             Ok((journal, durable)) => {
+                self.no_room_until = None;
                 self.follow(durable);
                 self.with_standby(|standby, effects| standby.copy(journal, effects));
             }
-            Err(reason) => {
+            Err(Unopened { reason, no_room: true }) => {
+                tracing::error!(journal = %self.name, %reason, "the disk has no room for a copy");
+                self.no_room_until = Some(Millis(clock::now().0 + ROOM_AGAIN.0));
+                // The session is given up: somebody else must not wait for this node.
+                self.event(Event::ActiveLost);
+            }
+            Err(Unopened { reason, .. }) => {
                 tracing::error!(journal = %self.name, %reason, "cannot make room for a copy");
+                let reason =
+                    format!("journal {}: the copy cannot be replaced: {reason}", self.name);
+                self.failure = Some(reason);
                 self.event(Event::WriteFailed);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use activation::age::Age;
-use activation::register::Incarnation;
+use activation::register::{Incarnation, Register, View};
 use activation::standing::{Record, Standing};
 use bytes::Bytes;
 use journal::error::ReadError;
@@ -15,8 +15,9 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::pair::ear::Ear;
+use crate::pair::pulse::Pulse;
 use crate::pair::sim::bare_yard;
-use crate::pair::works::{Opened, Store, Works};
+use crate::pair::works::{Opened, Store, Unopened, Works};
 use crate::replicated::numbered::Sender;
 
 const ME: NodeId = NodeId(2);
@@ -62,6 +63,8 @@ enum Step {
 struct Stepwise {
     steps: mpsc::Sender<Step>,
     go: Arc<Mutex<mpsc::Receiver<()>>>,
+    /// No journal can be opened.
+    broken: Arc<Mutex<Option<io::ErrorKind>>>,
 }
 
 impl Stepwise {
@@ -114,8 +117,11 @@ impl Shelf for Stepwise {
         Ok(())
     }
 
-    fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String> {
+    fn open(&self, yard: &Yard, name: &str, _: &Pulse) -> Result<Opened, Unopened> {
         self.step(Step::Open);
+        if let Some(kind) = *self.broken.lock() {
+            return Err(Unopened::io(&kind.into(), kind.to_string()));
+        }
         let (_, recovery) = journal::inline::InlineJournal::open(
             journal::options::Options::new("/copy"),
             Arc::new(journal::sim::SimDisk::new(0)),
@@ -155,13 +161,16 @@ struct Scene {
     inputs: UnboundedReceiver<Input>,
     steps: mpsc::Receiver<Step>,
     go: mpsc::Sender<()>,
+    broken: Arc<Mutex<Option<io::ErrorKind>>>,
 }
 
 impl Scene {
     fn new(own: Own) -> Self {
         let (told, steps) = mpsc::channel();
         let (go, may_go) = mpsc::channel();
-        let shelf = Stepwise { steps: told, go: Arc::new(Mutex::new(may_go)) };
+        let broken = Arc::<Mutex<_>>::default();
+        let go_on = Arc::new(Mutex::new(may_go));
+        let shelf = Stepwise { steps: told, go: go_on, broken: Arc::clone(&broken) };
         let me = Sender { node: ME, boot: 1 };
         let uid = JournalUid(7);
         let (driver, inputs) = Driver::new(Parts {
@@ -182,7 +191,7 @@ impl Scene {
             damage: None,
             saved: Vec::new(),
         });
-        Self { driver, inputs, steps, go }
+        Self { driver, inputs, steps, go, broken }
     }
 
     /// A session with the active node begins.
@@ -190,6 +199,13 @@ impl Scene {
         let session = Session { journal: JournalUid(7), with: OTHER, id };
         let line = Arc::new(Silent);
         self.driver.standby = Some(Standby::register(session, line, &mut Vec::new()));
+    }
+
+    /// The machine has been told this, and the driver nothing of it.
+    fn begin(&mut self, events: &[Event]) {
+        for event in events {
+            self.driver.machine.step(*event, &mut Vec::new());
+        }
     }
 
     fn expect(&self, step: Step) {
@@ -263,4 +279,56 @@ async fn who_changes_a_copy_waits_for_who_makes_one() {
     scene.go();
     answered.await.unwrap().unwrap();
     closing.await.unwrap();
+}
+
+fn view() -> View {
+    let register = Some(Register::Committed(Age::new(6).unwrap()));
+    View { register, incarnation: Incarnation(1), adopted: None, holder: None }
+}
+
+/// A driver that has just begun to make an empty copy.
+fn copying() -> Scene {
+    let own =
+        Own { record: Record { incarnation: Some(Incarnation(1)), ..stale().record }, ..stale() };
+    let mut scene = Scene::new(own);
+    let marked = Record { standing: Standing::Syncing, incarnation: Some(Incarnation(1)) };
+    let read = Event::Read(view());
+    scene.begin(&[Event::Start, read, Event::Accepted, read, Event::Written(marked)]);
+    assert_eq!(*scene.driver.machine.phase(), Phase::Passive(Passive::Copying));
+    scene.register(1);
+    scene.driver.empty();
+    scene
+}
+
+/// For want of room the node does not stop: others have room, and this one may have some later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_for_which_there_is_no_room_is_made_later() {
+    let mut scene = copying();
+    *scene.broken.lock() = Some(io::ErrorKind::StorageFull);
+    for step in [Step::SetAside, Step::Open] {
+        scene.expect(step);
+        scene.go();
+    }
+    scene.emptied().await;
+    assert_eq!(*scene.driver.yard.failed.borrow(), None);
+    assert!(scene.driver.standby.is_none(), "the active node does not wait for it");
+    scene.driver.event(Event::Read(view()));
+    assert_eq!(*scene.driver.machine.phase(), Phase::Passive(Passive::Seeking));
+    assert!(scene.driver.standby.is_none() && scene.driver.timers.contains_key(&Timer::Seek));
+    let told = scene.driver.told.as_ref().unwrap();
+    assert_eq!(told.reason.as_deref(), Some("the disk has no room for a copy"));
+}
+
+/// Whatever else is wrong stops it, and is said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_cannot_be_made_stops_the_node_and_says_why() {
+    let mut scene = copying();
+    *scene.broken.lock() = Some(io::ErrorKind::PermissionDenied);
+    for step in [Step::SetAside, Step::Open] {
+        scene.expect(step);
+        scene.go();
+    }
+    scene.emptied().await;
+    let failed = scene.driver.yard.failed.borrow().clone().unwrap();
+    assert_eq!(failed, "journal orders: the copy cannot be replaced: permission denied");
 }

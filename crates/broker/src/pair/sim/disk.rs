@@ -38,8 +38,9 @@ use super::world::World;
 use crate::pair::aside;
 use crate::pair::ear::Ear;
 use crate::pair::folder::{DECLARATIONS, Found, STATE};
+use crate::pair::pulse::Pulse;
 use crate::pair::stage::{self, Yard};
-use crate::pair::works::{Opened, Shelf, Store, Works};
+use crate::pair::works::{Opened, Shelf, Store, Unopened, Works};
 use crate::replicated::sim::rng::Rng;
 
 /// How often a journal that is closed may go on.
@@ -228,7 +229,7 @@ impl Shelf for Folder {
         whole::replace(&self.bay.drive.disk, &self.path, DECLARATIONS, text.as_bytes())
     }
 
-    fn open(&self, yard: &Yard, name: &str) -> Result<Opened, String> {
+    fn open(&self, yard: &Yard, name: &str, _: &Pulse) -> Result<Opened, Unopened> {
         self.is_free("the copy is opened");
         let ear = Arc::new(Ear::new(name, yard.failed.clone()));
         let mut options = Options::new(self.data());
@@ -236,7 +237,7 @@ impl Shelf for Folder {
         let (disk, drive) = (self.bay.drive.disk.clone(), Arc::clone(&self.bay.drive));
         let (journal, recovery) = InlineJournal::open(options, Arc::new(disk))
             .map_err(|error| stage::cannot_open(yard, name, &error))?;
-        let names = names_of(&journal, &recovery).map_err(|error| error.to_string())?;
+        let names = names_of(&journal, &recovery).map_err(Unopened::because)?;
         if let Some(world) = self.bay.world.upgrade() {
             world.on_opened(drive.node, names);
         }

@@ -36,12 +36,17 @@ struct State {
     slow: u64,
     frozen: bool,
     dead: bool,
+    /// Work that blocks comes to no end.
+    hung: bool,
     waiting: Vec<Waker>,
+    /// The same of that work.
+    blocked: Vec<Waker>,
 }
 
 impl Owner {
     pub(crate) fn new(me: Sender, rng: Rng, slow: u64) -> Arc<Self> {
-        let state = State { rng, slow, frozen: false, dead: false, waiting: Vec::new() };
+        let (waiting, blocked) = (Vec::new(), Vec::new());
+        let state = State { rng, slow, frozen: false, dead: false, hung: false, waiting, blocked };
         Arc::new(Self { me, state: Mutex::new(state) })
     }
 
@@ -72,12 +77,41 @@ impl Owner {
             let slow = state.slow;
             state.rng.millis(0, slow)
         };
+        let owner = Arc::clone(self);
         self.spawn(async move {
             if time > Duration::ZERO {
                 tokio::time::sleep(time).await;
             }
+            std::future::poll_fn(|context| {
+                let mut state = owner.state.lock();
+                if !state.hung {
+                    return Poll::Ready(());
+                }
+                state.blocked.push(context.waker().clone());
+                Poll::Pending
+            })
+            .await;
             work()
         })
+    }
+
+    /// The disk does nothing any more for those that wait for it.
+    pub(crate) fn hang(&self) {
+        self.state.lock().hung = true;
+    }
+
+    /// It goes on.
+    pub(crate) fn go_on(&self) {
+        let blocked = {
+            let mut state = self.state.lock();
+            state.hung = false;
+            std::mem::take(&mut state.blocked)
+        };
+        blocked.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn is_hung(&self) -> bool {
+        self.state.lock().hung
     }
 
     pub(crate) fn random(&self) -> u64 {
@@ -103,6 +137,7 @@ impl Owner {
         let mut state = self.state.lock();
         state.dead = true;
         state.waiting.clear();
+        state.blocked.clear();
     }
 
     pub(crate) fn is_frozen(&self) -> bool {

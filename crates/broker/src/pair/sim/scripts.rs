@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::clients::{self, Connection, Happened};
 use super::disk::Speed;
 use super::plan::Plan;
+use super::trap::Point;
 use super::world::{Death, PAIR, World};
 use super::{HEALING, begin, run_script};
 use crate::replicated::sim::rng::Rng;
@@ -94,6 +95,111 @@ fn the_disk_of_the_active_node_hangs() {
         let took = since.elapsed();
         assert!(took <= most + Duration::from_secs(1), "{took:?}");
         assert_eq!(world.book.lock().tally.served, served + 1);
+        0
+    });
+    assert_eq!(outcome.failure, None);
+}
+
+/// A journal of which both copies are in sync.
+async fn in_sync(world: &Arc<World>) {
+    begin(world, &mut Rng::new(1));
+    let queue = world.queues()[0];
+    assert!(clients::proves_to_serve(world, WITNESS, queue, HEALING).await);
+    while world.book.lock().tally.synced == 0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // The first confirm that both have given.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(clients::proves_to_serve(world, WITNESS, queue, HEALING).await);
+}
+
+async fn hangs(world: &World, node: NodeId) {
+    let is_hung = async {
+        while !world.node(node).is_some_and(|node| node.owner.is_hung()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(HEALING, is_hung).await.expect("it comes there");
+}
+
+/// A disk hangs where the lock is held and nothing is confirmed: the other copy is as good.
+async fn the_other_serves(world: &Arc<World>, hung: NodeId, patience: Duration) {
+    let (queue, served) = (world.queues()[0], world.book.lock().tally.served);
+    let since = Instant::now();
+    assert!(clients::proves_to_serve(world, WITNESS, queue, HEALING).await);
+    // The lease, and what it takes to begin.
+    let most = patience + world.plan.settings.lease;
+    let took = since.elapsed();
+    assert!(took <= most + Duration::from_secs(1), "{took:?}");
+    assert_eq!(world.book.lock().tally.served, served + 1);
+    // When the disk goes on it is a copy of that one.
+    let synced = world.book.lock().tally.synced;
+    world.node(hung).expect("it is there").owner.go_on();
+    let is_copied = async {
+        while world.book.lock().tally.synced == synced {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(HEALING, is_copied).await.expect("it is copied");
+    assert!(clients::proves_to_serve(world, WITNESS, queue, HEALING).await);
+}
+
+/// Whoever takes over claims the age, and cannot write it; or it cannot open its journal.
+#[test]
+fn the_disk_of_who_takes_over_hangs() {
+    for (point, still) in [(Point::File, 0), (Point::Lock, 10)] {
+        let outcome = run_script(Plan::quiet(), |world| async move {
+            in_sync(&world).await;
+            *world.hangs_at.lock() = Some((PAIR[1], point));
+            world.end_node(PAIR[0], Death::Kill);
+            hangs(&world, PAIR[1]).await;
+            world.boot(PAIR[0]);
+            let patience = world.plan.settings.replica_timeout.max(Duration::from_secs(still));
+            the_other_serves(&world, PAIR[1], patience).await;
+            0
+        });
+        assert_eq!(outcome.failure, None, "{point:?}");
+    }
+}
+
+/// Whoever hands over cannot close its journal.
+#[test]
+fn the_disk_of_who_hands_over_hangs() {
+    let outcome = run_script(Plan::quiet(), |world| async move {
+        in_sync(&world).await;
+        *world.hangs_at.lock() = Some((PAIR[0], Point::HandingOver));
+        let node = world.node(PAIR[0]).expect("it is there");
+        let pairs = Arc::clone(&node.pairs);
+        tokio::spawn(async move { pairs.hand_over_all().await });
+        hangs(&world, PAIR[0]).await;
+        the_other_serves(&world, PAIR[0], world.plan.settings.replica_timeout).await;
+        0
+    });
+    assert_eq!(outcome.failure, None);
+}
+
+/// A disk hangs for less than a lease: the lock is given back, and it is the other one who takes it.
+#[test]
+fn a_disk_that_hangs_for_a_short_time_loses_the_journal_all_the_same() {
+    let mut plan = Plan::quiet();
+    plan.settings.replica_timeout = Duration::from_millis(300);
+    plan.settings.lease = Duration::from_millis(2_000);
+    let outcome = run_script(plan, |world| async move {
+        in_sync(&world).await;
+        let (queue, served) = (world.queues()[0], world.book.lock().tally.served);
+        let usual = world.plan.disk;
+        let (drive, node) = (world.drive(PAIR[0]), world.node(PAIR[0]).expect("it is there"));
+        drive.set_speed(Speed { least: 1_000, most: 1_000 });
+        // Nor can it close its journal: the other one finds the lock taken, and waits.
+        node.owner.hang();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1_000)).await;
+            drive.set_speed(usual);
+            node.owner.go_on();
+        });
+        assert!(clients::proves_to_serve(&world, WITNESS, queue, HEALING).await);
+        assert_eq!(world.book.lock().tally.served, served + 1);
+        assert_eq!(world.book.lock().is_active(PAIR[1]), Ok(()));
         0
     });
     assert_eq!(outcome.failure, None);

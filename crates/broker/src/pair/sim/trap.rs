@@ -78,7 +78,10 @@ impl Point {
             matches!(before, Some(Phase::Raising { why: Why::ReplicaLost | Why::SyncUnheard, .. }));
         match (self, phase) {
             (Self::Lock, Phase::Acquiring | Phase::Confirming(_) | Phase::Loading(_))
-            | (Self::Closing, Phase::Closing { then: Then::Again | Then::Stop, .. })
+            | (
+                Self::Closing,
+                Phase::Closing { then: Then::Again | Then::GiveWay | Then::Stop, .. },
+            )
             | (Self::HandingOver, Phase::Closing { then: Then::HandOver { .. }, .. }) => true,
             (_, Phase::Raising { step, why, .. }) => {
                 let lost = matches!(why, Why::ReplicaLost | Why::SyncUnheard);
@@ -141,6 +144,16 @@ impl World {
     pub(super) fn spring(&self, me: Sender, before: Option<Phase>, phase: Phase) {
         if !self.pair().contains(&me.node) {
             return;
+        }
+        let hangs = self
+            .hangs_at
+            .lock()
+            .take_if(|(node, point)| *node == me.node && point.is_at(before, phase));
+        if hangs.is_some()
+            && let Some(node) = self.node(me.node)
+        {
+            self.say(|| format!("the disk of node {} hangs", me.node));
+            node.owner.hang();
         }
         let sprung = {
             let mut traps = self.traps.lock();

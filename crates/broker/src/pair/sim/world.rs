@@ -22,7 +22,7 @@ use super::group::Group;
 use super::net::Net;
 use super::node::{self, Node};
 use super::plan::Plan;
-use super::trap::Trap;
+use super::trap::{Point, Trap};
 use crate::cluster::proposal::Proposal;
 use crate::cluster::proposer::Proposer;
 use crate::pair::registry::Pairs;
@@ -74,6 +74,8 @@ pub(super) struct World {
     nodes: Mutex<BTreeMap<NodeId, Arc<Node>>>,
     graves: Mutex<BTreeMap<NodeId, Grave>>,
     pub(super) traps: Mutex<Vec<Trap>>,
+    /// There the disk of that node begins to hang.
+    pub(super) hangs_at: Mutex<Option<(NodeId, Point)>>,
     /// Nothing more goes wrong.
     pub(super) calm: AtomicBool,
     /// A node that nobody starts.
@@ -116,6 +118,7 @@ impl World {
             nodes: Mutex::default(),
             graves: Mutex::new(graves),
             traps: Mutex::default(),
+            hangs_at: Mutex::default(),
             calm: AtomicBool::new(false),
             away: Mutex::default(),
             changed: watch::Sender::new(0),
