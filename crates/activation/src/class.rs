@@ -75,7 +75,7 @@ pub enum Held {
     Unloadable,
     /// The disk had no room for its queues to be loaded.
     NoRoom,
-    /// The active node sent what it never sends, or refused this node for good.
+    /// The active node sent what it never sends.
     Refused,
 }
 
@@ -167,7 +167,7 @@ impl fmt::Display for Held {
             Self::Unreadable => f.write_str("the state file is damaged"),
             Self::Unloadable => f.write_str("the queues cannot be loaded"),
             Self::NoRoom => f.write_str("the disk has no room to load the queues"),
-            Self::Refused => f.write_str("the active node refuses this one"),
+            Self::Refused => f.write_str("the active node sent what none sends"),
         }
     }
 }

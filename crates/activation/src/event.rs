@@ -96,15 +96,10 @@ pub enum Event {
     Accepted,
     /// Replica's side: the registration was not accepted, or nobody was found.
     NotAccepted,
-    /// Replica's side: the active node refuses this one for good (another journal, a format that
-    /// is not understood).
-    Rejected,
     /// Replica's side: the copy is whole, and **everything received is durable**.
     SyncDone {
         /// The age of the active node.
         age: Age,
-        /// It is the journal that was asked for.
-        same_journal: bool,
     },
     /// Replica's side: the active node has begun to stop.
     StopCalled,

@@ -61,8 +61,8 @@ pub enum Output {
     /// Active side: tell the replica that nothing follows and that the lock is being released.
     SendHandOver,
 
-    /// Replica's side: look for an active node and register with it. Answered by `Accepted`,
-    /// `NotAccepted` or `Rejected`.
+    /// Replica's side: look for an active node and register with it. Answered by `Accepted` or
+    /// `NotAccepted`.
     Seek,
     /// Replica's side: put the old copy aside and receive the new one.
     Copy,

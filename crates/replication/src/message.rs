@@ -15,8 +15,6 @@ pub enum Upward {
     Register {
         /// Which journal.
         journal: JournalUid,
-        /// It is the node that the journal prefers.
-        preferred: bool,
     },
     /// Everything up to this request is durable here.
     Durable(Number),
@@ -29,8 +27,9 @@ pub enum Upward {
 pub enum Downward {
     /// The registration is accepted; requests follow.
     Accepted,
-    /// It is not; the connection ends.
-    Refused(Refusal),
+    /// It is not, since another replica is there or this node does not serve: ask again later, or
+    /// somebody else. The connection ends.
+    Refused,
     /// A request that is answered in its turn.
     Request(Number, Request),
     /// The active node has begun to stop. Not answered.
@@ -63,15 +62,6 @@ pub enum Request {
         /// The age of the active node's copy.
         age: Age,
     },
-}
-
-/// Why a registration is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// Another replica is there, or this node does not serve: ask again later, or somebody else.
-    NotNow,
-    /// The journal is another one.
-    OtherJournal,
 }
 
 impl Request {

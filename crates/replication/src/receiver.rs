@@ -17,7 +17,7 @@
 use activation::age::Age;
 use activation::file::JournalUid;
 
-use crate::message::{Downward, Number, Refusal, Request, Upward};
+use crate::message::{Downward, Number, Request, Upward};
 
 /// What the receiver wants done, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub enum Effect {
     Store(Number, Request),
     /// Tell the activation that an active node accepted.
     Accepted,
-    /// Tell it that none did, now, or that this one never will.
-    NotAccepted(Refusal),
+    /// Tell it that this one did not.
+    NotAccepted,
     /// Tell it that the copy is whole and durable ([`activation::event::Event::SyncDone`]).
     SyncDone(Age),
     /// Tell it that the active node begins to stop.
@@ -92,8 +92,8 @@ impl Receiver {
     pub const EARLY_MAX: usize = 100_000;
 
     /// Registers with an active node.
-    pub fn new(journal: JournalUid, preferred: bool, out: &mut Vec<Effect>) -> Self {
-        out.push(Effect::Send(Upward::Register { journal, preferred }));
+    pub fn new(journal: JournalUid, out: &mut Vec<Effect>) -> Self {
+        out.push(Effect::Send(Upward::Register { journal }));
         Self {
             phase: Phase::Waiting,
             received: Number(0),
@@ -112,11 +112,11 @@ impl Receiver {
                 self.phase = Phase::Ready;
                 out.push(Effect::Accepted);
             }
-            (Downward::Refused(refusal), Phase::Waiting) => {
+            (Downward::Refused, Phase::Waiting) => {
                 self.phase = Phase::Ended;
-                out.push(Effect::NotAccepted(refusal));
+                out.push(Effect::NotAccepted);
             }
-            (Downward::Accepted | Downward::Refused(_), _)
+            (Downward::Accepted | Downward::Refused, _)
             | (
                 Downward::Request(..) | Downward::StopCalled | Downward::HandedOver,
                 Phase::Waiting,

@@ -4,11 +4,11 @@
 //!  [version: u8 = 1][kind: u8][fields, big-endian][payload to the end]
 //!
 //!  kind  message          fields
-//!    1   register         journal u128 · preferred u8
+//!    1   register         journal u128 · 0 u8
 //!    2   durable          number u64
 //!    3   in sync
 //!   16   accepted
-//!   17   refused          reason u8: 1 not now, 2 another journal
+//!   17   refused          1 u8: not now
 //!   18   piece            number u64 · file u64 · offset u64 · payload
 //!   19   batch            number u64 · position u64 · payload
 //!   20   whole            number u64 · age u64
@@ -22,7 +22,7 @@ use activation::age::Age;
 use activation::file::JournalUid;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::message::{Downward, Number, Refusal, Request, Upward};
+use crate::message::{Downward, Number, Request, Upward};
 
 /// The version that is written, and the only one that is read.
 pub const VERSION: u8 = 1;
@@ -42,10 +42,10 @@ pub enum NotAMessage {
 pub fn encode_upward(message: &Upward, out: &mut BytesMut) {
     out.put_u8(VERSION);
     match message {
-        Upward::Register { journal, preferred } => {
+        Upward::Register { journal } => {
             out.put_u8(1);
             out.put_u128(journal.0);
-            out.put_u8(u8::from(*preferred));
+            out.put_u8(0);
         }
         Upward::Durable(number) => {
             out.put_u8(2);
@@ -60,13 +60,7 @@ pub fn encode_downward(message: &Downward, out: &mut BytesMut) {
     out.put_u8(VERSION);
     match message {
         Downward::Accepted => out.put_u8(16),
-        Downward::Refused(refusal) => {
-            out.put_u8(17);
-            out.put_u8(match refusal {
-                Refusal::NotNow => 1,
-                Refusal::OtherJournal => 2,
-            });
-        }
+        Downward::Refused => out.put_slice(&[17, 1]),
         Downward::Request(number, Request::Piece { file, offset, bytes }) => {
             out.put_u8(18);
             for field in [number.0, *file, *offset] {
@@ -96,14 +90,13 @@ pub fn encode_downward(message: &Downward, out: &mut BytesMut) {
 /// If it is none. The connection has to be closed.
 pub fn decode_upward(mut bytes: Bytes) -> Result<Upward, NotAMessage> {
     let message = match head(&mut bytes)? {
-        1 => Upward::Register {
-            journal: JournalUid(bytes.try_get_u128().map_err(|_| NotAMessage::Fields)?),
-            preferred: match bytes.try_get_u8() {
-                Ok(0) => false,
-                Ok(1) => true,
-                _ => return Err(NotAMessage::Fields),
-            },
-        },
+        1 => {
+            let journal = bytes.try_get_u128().map_err(|_| NotAMessage::Fields)?;
+            if bytes.try_get_u8() != Ok(0) {
+                return Err(NotAMessage::Fields);
+            }
+            Upward::Register { journal: JournalUid(journal) }
+        }
         2 => Upward::Durable(Number(number(&mut bytes)?)),
         3 => Upward::InSync,
         kind => return Err(NotAMessage::Kind(kind)),
@@ -118,11 +111,8 @@ pub fn decode_upward(mut bytes: Bytes) -> Result<Upward, NotAMessage> {
 pub fn decode_downward(mut bytes: Bytes) -> Result<Downward, NotAMessage> {
     let message = match head(&mut bytes)? {
         16 => Downward::Accepted,
-        17 => Downward::Refused(match bytes.try_get_u8() {
-            Ok(1) => Refusal::NotNow,
-            Ok(2) => Refusal::OtherJournal,
-            _ => return Err(NotAMessage::Fields),
-        }),
+        17 if bytes.try_get_u8() == Ok(1) => Downward::Refused,
+        17 => return Err(NotAMessage::Fields),
         18 => {
             let (name, file) = (Number(number(&mut bytes)?), number(&mut bytes)?);
             let offset = number(&mut bytes)?;
@@ -179,10 +169,10 @@ mod tests {
     #[test]
     fn the_format_is_as_it_was() {
         let journal = JournalUid(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
-        let register = upward(&Upward::Register { journal, preferred: true });
+        let register = upward(&Upward::Register { journal });
         assert_eq!(register[..2], [1, 1]);
         assert_eq!(register[2..18], journal.0.to_be_bytes());
-        assert_eq!(register[18..], [1]);
+        assert_eq!(register[18..], [0]);
         assert_eq!(upward(&Upward::InSync)[..], [1, 3]);
         let bytes = Bytes::from_static(b"xyz");
         let batch = Downward::Request(Number(7), Request::Batch { position: 9, bytes });
@@ -190,7 +180,7 @@ mod tests {
             downward(&batch)[..],
             [1, 19, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9, b'x', b'y', b'z']
         );
-        assert_eq!(downward(&Downward::Refused(Refusal::NotNow))[..], [1, 17, 1]);
+        assert_eq!(downward(&Downward::Refused)[..], [1, 17, 1]);
     }
 
     #[test]
@@ -202,6 +192,7 @@ mod tests {
         assert_eq!(decode_downward(of(&[1, 3])), Err(NotAMessage::Kind(3)));
         assert_eq!(decode_upward(of(&[1, 3, 0])), Err(NotAMessage::Fields));
         assert_eq!(decode_downward(of(&[1, 20, 0])), Err(NotAMessage::Fields));
+        assert_eq!(decode_downward(of(&[1, 17, 2])), Err(NotAMessage::Fields));
     }
 
     fn requests() -> impl Strategy<Value = Request> {
@@ -224,10 +215,10 @@ mod tests {
         }
 
         #[test]
-        fn every_answer_comes_back(number in any::<u64>(), journal in any::<u128>(), on: bool) {
+        fn every_answer_comes_back(number in any::<u64>(), journal in any::<u128>()) {
             for message in [
                 Upward::Durable(Number(number)),
-                Upward::Register { journal: JournalUid(journal), preferred: on },
+                Upward::Register { journal: JournalUid(journal) },
                 Upward::InSync,
             ] {
                 prop_assert_eq!(decode_upward(upward(&message)), Ok(message));

@@ -386,7 +386,7 @@ impl World {
                 } else {
                     node.durable = operations;
                 }
-                self.tell(number, Event::SyncDone { age, same_journal: true });
+                self.tell(number, Event::SyncDone { age });
             }
             Step::InSync(number) => {
                 let (replica, _) = self.link_of(number).expect("there is one");

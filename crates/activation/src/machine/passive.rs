@@ -94,21 +94,14 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_rejected(&mut self, out: &mut Vec<Output>) {
-        if let Phase::Passive(Passive::Seeking | Passive::Verifying | Passive::Copying) = self.phase
-        {
-            out.push(Output::Leave);
-            self.hold(Held::Refused, None, out);
-        }
-    }
-
     /// The copy is whole and durable. An active node has an age of at least 1.
-    pub(super) fn on_sync_done(&mut self, age: Age, same_journal: bool, out: &mut Vec<Output>) {
+    pub(super) fn on_sync_done(&mut self, age: Age, out: &mut Vec<Output>) {
         if self.phase != Phase::Passive(Passive::Copying) {
             return;
         }
-        if !same_journal || age == Age::ZERO {
-            return self.on_rejected(out);
+        if age == Age::ZERO {
+            out.push(Output::Leave);
+            return self.hold(Held::Refused, None, out);
         }
         self.own.vacant = false;
         self.phase = Phase::Passive(Passive::Persisting { lost: false });

@@ -31,7 +31,7 @@ use metadata::objects::Name;
 use metadata::objects::journal::Journal as JournalEntry;
 use model::id::{NodeId, QueueId, Seq};
 use model::time::Millis;
-use replication::message::{Downward, Refusal, Upward};
+use replication::message::{Downward, Upward};
 use replication::sender::Limits;
 use replication::wire;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -551,7 +551,7 @@ impl Driver {
     fn registration(&mut self, session: Session) {
         let is_waiting = self.unreadable.as_ref().is_some_and(|(until, _)| clock::now() < *until);
         if self.other() != Some(session.with) || self.stage.is_none() || is_waiting {
-            let refused = Downward::Refused(Refusal::NotNow);
+            let refused = Downward::Refused;
             self.line.send(session.with, session.downward(&refused));
             return;
         }

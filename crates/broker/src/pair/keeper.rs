@@ -33,11 +33,16 @@ struct Running {
     task: JoinHandle<()>,
 }
 
+/// Drivers that were told to stop, and whose journals are not closed yet: a disk that hangs may take as
+/// long as it likes, and other journals do not wait for that.
+type Ending = BTreeMap<JournalUid, JoinHandle<()>>;
+
 /// See the module head. Runs as long as the node, or until it is told to stop.
 pub(crate) async fn run(yard: Yard, mut stop: oneshot::Receiver<oneshot::Sender<()>>) {
     let mut running: BTreeMap<JournalUid, Running> = BTreeMap::new();
+    let mut ending = Ending::new();
     loop {
-        let all_are = look(&yard, &mut running).await;
+        let all_are = look(&yard, &mut running, &mut ending).await;
         let again = async {
             if all_are {
                 std::future::pending::<()>().await;
@@ -48,6 +53,9 @@ pub(crate) async fn run(yard: Yard, mut stop: oneshot::Receiver<oneshot::Sender<
             biased;
             answer = &mut stop => {
                 end(std::mem::take(&mut running)).await;
+                for task in std::mem::take(&mut ending).into_values() {
+                    drop(task.await);
+                }
                 if let Ok(to) = answer {
                     command::answer(to, ());
                 }
@@ -60,7 +68,12 @@ pub(crate) async fn run(yard: Yard, mut stop: oneshot::Receiver<oneshot::Sender<
 }
 
 /// Starts and stops drivers; whether every journal has the one that it should have.
-async fn look(yard: &Yard, running: &mut BTreeMap<JournalUid, Running>) -> bool {
+async fn look(
+    yard: &Yard,
+    running: &mut BTreeMap<JournalUid, Running>,
+    ending: &mut Ending,
+) -> bool {
+    ending.retain(|_, task| !task.is_finished());
     let me = yard.me.node;
     let state = yard.router.state();
     let mut wanted = BTreeMap::new();
@@ -73,11 +86,16 @@ async fn look(yard: &Yard, running: &mut BTreeMap<JournalUid, Running>) -> bool 
         running.keys().filter(|uid| !wanted.contains_key(uid)).copied().collect();
     for uid in gone {
         if let Some(one) = running.remove(&uid) {
-            end(BTreeMap::from([(uid, one)])).await;
+            ending.insert(uid, aside::spawn(end(BTreeMap::from([(uid, one)]))));
         }
     }
     let mut all_are = true;
     for (uid, entry) in wanted {
+        if ending.contains_key(&uid) {
+            // Two drivers of a journal would be in one folder.
+            all_are = false;
+            continue;
+        }
         if let Some(one) = running.get(&uid) {
             drop(one.sender.send(Input::Changed));
             continue;
@@ -170,5 +188,69 @@ impl Line for Cluster {
 
     fn has_quorum(&self) -> bool {
         self.metadata_leader().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::pair::sim::bare_yard;
+    use crate::pair::works::{Shelf, Works};
+    use crate::replicated::numbered::Sender;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Line for Nothing {
+        fn send(&self, _: NodeId, _: Bytes) -> bool {
+            false
+        }
+
+        fn is_up(&self, _: NodeId) -> bool {
+            false
+        }
+
+        fn has_quorum(&self) -> bool {
+            false
+        }
+    }
+
+    impl Works for Nothing {
+        fn folder(&self, _: &str, _: JournalUid) -> io::Result<(Arc<dyn Shelf>, Found)> {
+            unreachable!("no journal is on this node")
+        }
+    }
+
+    /// A driver whose journal does not come to be closed holds nobody up.
+    #[tokio::test]
+    async fn journals_end_each_on_its_own() {
+        let me = Sender { node: NodeId(1), boot: 1 };
+        let yard = bare_yard(me, Arc::new(Nothing), Arc::new(Nothing));
+        let (mut running, mut ending) = (BTreeMap::new(), Ending::new());
+        let mut told = Vec::new();
+        for uid in 1..=2 {
+            let (sender, inputs) = mpsc::unbounded_channel();
+            let task = tokio::spawn(async {});
+            running.insert(JournalUid(uid), Running { sender, task });
+            told.push(inputs);
+        }
+        let looked = look(&yard, &mut running, &mut ending);
+        assert!(tokio::time::timeout(Duration::from_secs(20), looked).await.unwrap());
+        assert!(running.is_empty() && ending.len() == 2);
+        let mut answers = Vec::new();
+        for inputs in &mut told {
+            let input = tokio::time::timeout(Duration::from_secs(20), inputs.recv());
+            let Some(Input::Stop(answer)) = input.await.unwrap() else { panic!("it is not told") };
+            answers.push(answer);
+        }
+        // The second one has closed its journal.
+        command::answer(answers.pop().unwrap(), ());
+        while !ending[&JournalUid(2)].is_finished() {
+            tokio::task::yield_now().await;
+        }
+        assert!(look(&yard, &mut running, &mut ending).await);
+        assert_eq!(ending.keys().collect::<Vec<_>>(), [&JournalUid(1)]);
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Standby {
 impl Standby {
     /// Registers with the node of a session.
     pub(crate) fn register(session: Session, line: Arc<dyn Line>, out: &mut Vec<Effect>) -> Self {
-        let receiver = Receiver::new(session.journal, false, out);
+        let receiver = Receiver::new(session.journal, out);
         Self { session, receiver, journal: None, stored: VecDeque::new(), durable: Lsn(0), line }
     }
 

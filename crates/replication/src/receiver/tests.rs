@@ -27,13 +27,10 @@ fn hear(receiver: &mut Receiver, number: u64, request: Request) -> Vec<Effect> {
 /// A receiver that may overwrite its copy.
 fn copying() -> Receiver {
     let mut out = Vec::new();
-    let mut receiver = Receiver::new(JOURNAL, false, &mut out);
+    let mut receiver = Receiver::new(JOURNAL, &mut out);
     receiver.heard(Downward::Accepted, &mut out);
     receiver.copy(&mut out);
-    assert_eq!(
-        out,
-        [Effect::Send(Upward::Register { journal: JOURNAL, preferred: false }), Effect::Accepted]
-    );
+    assert_eq!(out, [Effect::Send(Upward::Register { journal: JOURNAL }), Effect::Accepted]);
     receiver
 }
 
@@ -51,7 +48,7 @@ fn answer(number: u64) -> Effect {
 #[test]
 fn nothing_is_stored_before_the_copy_is_marked() {
     let mut out = Vec::new();
-    let mut receiver = Receiver::new(JOURNAL, false, &mut out);
+    let mut receiver = Receiver::new(JOURNAL, &mut out);
     receiver.heard(Downward::Accepted, &mut out);
     assert_eq!(hear(&mut receiver, 1, piece(0)), []);
     assert_eq!(hear(&mut receiver, 2, batch(9)), []);
@@ -102,14 +99,12 @@ fn holes_end_the_connection() {
 
 #[test]
 fn a_refusal_is_passed_on() {
-    for refusal in [Refusal::NotNow, Refusal::OtherJournal] {
-        let mut out = Vec::new();
-        let mut receiver = Receiver::new(JOURNAL, true, &mut out);
-        out.clear();
-        receiver.heard(Downward::Refused(refusal), &mut out);
-        receiver.closed(&mut out);
-        assert_eq!(out, [Effect::NotAccepted(refusal)]);
-    }
+    let mut out = Vec::new();
+    let mut receiver = Receiver::new(JOURNAL, &mut out);
+    out.clear();
+    receiver.heard(Downward::Refused, &mut out);
+    receiver.closed(&mut out);
+    assert_eq!(out, [Effect::NotAccepted]);
 }
 
 #[test]

@@ -249,7 +249,7 @@ impl Pair {
 
     fn new() -> Self {
         let mut out = Vec::new();
-        let receiver = Receiver::new(JournalUid(7), false, &mut out);
+        let receiver = Receiver::new(JournalUid(7), &mut out);
         let mut out = Vec::new();
         let sender = Sender::new(SMALL, &mut out);
         let mut confirms = Confirms::new(100);

@@ -9,7 +9,7 @@ use activation::register::Token;
 use activation::standing::{Record, Standing};
 use metadata::declarations::Declarations;
 use model::time::Millis;
-use replication::message::{Downward, Refusal};
+use replication::message::Downward;
 
 use crate::pair::driver::{Driver, Input};
 use crate::pair::ground::Ground;
@@ -76,7 +76,7 @@ impl Driver {
             }
             Output::Decline => {
                 if let Some(session) = self.asking.take() {
-                    let refused = Downward::Refused(Refusal::NotNow);
+                    let refused = Downward::Refused;
                     self.line.send(session.with, session.downward(&refused));
                 }
             }

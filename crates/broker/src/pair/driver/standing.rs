@@ -6,7 +6,6 @@ use activation::event::Event;
 use activation::machine::{Passive, Phase};
 use journal::op::Lsn;
 use model::time::Millis;
-use replication::message::Refusal;
 use replication::receiver::Effect;
 use tokio::sync::watch;
 
@@ -90,9 +89,8 @@ impl Driver {
                     self.seek_until = None;
                     Some(Event::Accepted)
                 }
-                Effect::NotAccepted(Refusal::NotNow) => Some(Event::NotAccepted),
-                Effect::NotAccepted(Refusal::OtherJournal) => Some(Event::Rejected),
-                Effect::SyncDone(age) => Some(Event::SyncDone { age, same_journal: true }),
+                Effect::NotAccepted => Some(Event::NotAccepted),
+                Effect::SyncDone(age) => Some(Event::SyncDone { age }),
                 Effect::StopCalled => Some(Event::StopCalled),
                 Effect::HandedOver => Some(Event::HandedOver),
                 // Nobody has accepted yet whose loss could matter.
