@@ -421,7 +421,7 @@ impl<S: Site> Changer<S> {
         let up = voters.iter().copied().filter(|node| self.site.is_up(*node));
         let asked = up
             .filter(|node| !is_recorded(*node))
-            .map(|node| tokio::time::timeout(CONFESS, self.site.says_lost(id, node)));
+            .map(|node| tokio::time::timeout(CONFESS, self.site.says_unable(id, node)));
         let lost = futures_util::future::join_all(asked).await;
         lost.into_iter().filter(|lost| !matches!(lost, Ok(true))).count()
     }

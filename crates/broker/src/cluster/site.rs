@@ -68,6 +68,10 @@ pub(crate) trait Site: Send + Sync + 'static {
 
     /// Asks a node whether its member of a queue is lost.
     fn says_lost(&self, queue: QueueId, node: NodeId) -> impl Future<Output = bool> + Send;
+
+    /// Asks a node whether its member of a queue is lost, or has failed until the next start: it has no
+    /// vote to give.
+    fn says_unable(&self, queue: QueueId, node: NodeId) -> impl Future<Output = bool> + Send;
 }
 
 /// This node.
@@ -119,12 +123,23 @@ impl Site for OwnSite {
     }
 
     async fn says_lost(&self, queue: QueueId, node: NodeId) -> bool {
+        self.role_on(queue, node).await == Some(RaftRole::Lost)
+    }
+
+    async fn says_unable(&self, queue: QueueId, node: NodeId) -> bool {
+        matches!(self.role_on(queue, node).await, Some(RaftRole::Lost | RaftRole::Failed))
+    }
+}
+
+impl OwnSite {
+    /// What another node says its member of a queue does; `None`: nothing, or this is the node.
+    async fn role_on(&self, queue: QueueId, node: NodeId) -> Option<RaftRole> {
         if node == self.cluster.me.node {
-            return false;
+            return None;
         }
         let question = Bytes::from(Inquiry::Member(queue).encode());
         let answer = self.cluster.road.request(node, channel::INQUIRIES, question, QUICK).await;
         let member: Option<RaftMember> = answer.and_then(|bytes| inquiry::decode(&bytes).ok()?);
-        member.is_some_and(|member| member.role == RaftRole::Lost)
+        member.map(|member| member.role)
     }
 }

@@ -26,6 +26,8 @@ struct Scene {
     down: BTreeSet<NodeId>,
     /// Streams whose data is gone.
     gone: BTreeSet<u64>,
+    /// Nodes whose member has failed until the next start.
+    failed: BTreeSet<NodeId>,
     /// What may yet be done before the leader dies, and whether the last of it takes effect.
     left: Option<(usize, bool)>,
     /// Goes down as soon as a member is recorded as started.
@@ -228,6 +230,10 @@ impl Site for Fake {
         let member = scene.queue().member(node);
         member.is_some_and(|member| scene.gone.contains(&member.stream.0))
     }
+
+    async fn says_unable(&self, queue: QueueId, node: NodeId) -> bool {
+        self.scene.lock().failed.contains(&node) || self.says_lost(queue, node).await
+    }
 }
 
 fn is_new(stage: Stage) -> bool {
@@ -280,6 +286,7 @@ fn scene() -> Scene {
         group: members.into_iter().map(|node| (node, true)).collect(),
         down: BTreeSet::new(),
         gone: BTreeSet::new(),
+        failed: BTreeSet::new(),
         left: None,
         falls: None,
         interrupts: false,
@@ -429,6 +436,9 @@ async fn a_refused_change_changes_nothing() {
     let critical = Scene { down: [NodeId(2)].into(), ..wiped() };
     refuses(critical, 33, What::Add, MemberError::NoQuorum { running: 1, voters: 3 }).await;
     let would = MemberError::WouldLoseQuorum { running: 1, voters: 2 };
+    // Its node runs, and it has no vote to give.
+    let failed = Scene { failed: [NodeId(2)].into(), ..dead() };
+    refuses(failed, 3, delete, would.clone()).await;
     refuses(dead(), 2, delete, would.clone()).await;
     // Its node runs, and it has nothing to vote with.
     refuses(hollow(), 2, delete, would).await;

@@ -192,4 +192,8 @@ impl Site for Own {
         })
         .await
     }
+
+    async fn says_unable(&self, queue: QueueId, node: NodeId) -> bool {
+        self.says_lost(queue, node).await
+    }
 }
