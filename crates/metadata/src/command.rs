@@ -275,7 +275,7 @@ pub enum JournalChange {
         token: u64,
     },
     /// One that a node has on its disk and the topology knows nothing of comes back, without a backup
-    /// and without a register.
+    /// and without a register, with all that was declared in it or with none of it.
     Adopt {
         /// Its name.
         name: Name,
@@ -283,8 +283,15 @@ pub enum JournalChange {
         uid: Name,
         /// The incarnation of the node.
         node: u64,
+        /// Exchanges that its queues are bound to; those that are there stay as they are.
+        exchanges: Vec<DeclareExchange>,
         /// Its queues as they were declared. They keep their numbers, which its messages stand under.
         queues: Vec<Queue>,
+        /// Bindings to its queues.
+        bindings: Vec<Binding>,
+        /// The highest number that any of its messages stands under: no other queue may get one of
+        /// these.
+        last_queue: u64,
     },
     /// One without queues goes, with its lock and its register.
     Delete {

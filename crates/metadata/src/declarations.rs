@@ -34,6 +34,10 @@ pub struct Declarations {
     pub queues: Vec<Queue>,
     /// Bindings to its queues, but those of the default exchange.
     pub bindings: Vec<Binding>,
+    /// The highest number that any of the journal's messages stands under, if somebody has looked: a
+    /// queue may be missing here that was declared a moment before all was lost.
+    #[serde(default)]
+    pub last_queue: u64,
 }
 
 /// Why a text is none.
@@ -73,28 +77,26 @@ impl Declarations {
             }
         }
         let (name, uid) = (Name::clone(&journal.name), Name::clone(&journal.uid));
-        Some(Self { name, uid, exchanges, queues, bindings })
+        Some(Self { name, uid, exchanges, queues, bindings, last_queue: 0 })
     }
 
-    /// What brings them back on a node, in order; each may be done again. Virtual hosts that are not
-    /// there are made, exchanges that are there stay as they are.
+    /// What brings them back on a node, in order. Virtual hosts that are not there are made before; the
+    /// last command brings all the rest or nothing, so that all may be done again while the journal is
+    /// not there.
     pub fn commands(&self, state: &State, node: u64) -> Vec<Command> {
         let vhosts: BTreeSet<&Name> = self.queues.iter().map(|queue| &queue.vhost).collect();
         let missing = vhosts.into_iter().filter(|vhost| state.vhost(vhost).is_none());
         let mut commands: Vec<Command> =
             missing.map(|vhost| Command::PutVhost(Vhost::named(Name::clone(vhost)))).collect();
-        let absent = |one: &&DeclareExchange| state.exchange(&one.vhost, &one.name).is_none();
-        let exchanges = self.exchanges.iter().filter(absent).cloned();
-        commands.extend(exchanges.map(Command::DeclareExchange));
-        if state.journal_by_uid(&self.uid).is_none() {
-            commands.push(Command::ChangeJournal(JournalChange::Adopt {
-                name: Name::clone(&self.name),
-                uid: Name::clone(&self.uid),
-                node,
-                queues: self.queues.clone(),
-            }));
-        }
-        commands.extend(self.bindings.iter().cloned().map(Command::Bind));
+        commands.push(Command::ChangeJournal(JournalChange::Adopt {
+            name: Name::clone(&self.name),
+            uid: Name::clone(&self.uid),
+            node,
+            exchanges: self.exchanges.clone(),
+            queues: self.queues.clone(),
+            bindings: self.bindings.clone(),
+            last_queue: self.last_queue,
+        }));
         commands
     }
 
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
     use crate::command::{DeclareQueue, PutNode};
     use crate::objects::node::NodeRole;
-    use crate::scene::{exchange, queue, state, table, text};
+    use crate::scene::{Act as _, exchange, queue, state, table, text};
 
     const UID: &str = "0123456789abcdef0011223344556677";
 
@@ -187,13 +189,21 @@ mod tests {
         assert_eq!(read, known);
 
         let mut new = with_node();
-        for _ in 0..2 {
-            // The second time there is nothing that could be refused.
-            for command in read.commands(&new, 7) {
-                new.apply(command).unwrap();
-            }
-            assert_eq!(Declarations::of(&new, "j").as_ref(), Some(&known));
-        }
+        let commands = read.commands(&new, 7);
+        let [Command::PutVhost(_), adopt] = &commands[..] else { panic!("{commands:?}") };
+        // Cut off after the first one, it begins anew.
+        new.apply(commands[0].clone()).unwrap();
+        assert_eq!(read.commands(&new, 7), std::slice::from_ref(adopt));
+        // Something else has the exchange's name and cannot take the binding: nothing comes back, so
+        // that it can be tried again.
+        let other = DeclareExchange { vhost: "v".into(), ..exchange("mine", "x-consistent-hash") };
+        new.apply(Command::DeclareExchange(other)).unwrap();
+        new.refused(adopt.clone());
+        assert!(new.journal("j").is_none() && new.queue("v", "q").is_none());
+        let (vhost, name) = ("v".into(), "mine".into());
+        new.apply(Command::DeleteExchange { vhost, name, if_unused: false }).unwrap();
+        new.apply(adopt.clone()).unwrap();
+        assert_eq!(Declarations::of(&new, "j").as_ref(), Some(&known));
         assert!(new.exchange("v", "passing").is_none());
     }
 

@@ -9,6 +9,8 @@ use activation::file::{self, JournalUid};
 use activation::standing::{Mark, Record, Standing};
 use journal::disk::Disk as _;
 use journal::disk::real::RealDisk;
+use journal::error::OpenError;
+use journal::inspect::inspect;
 use journal::whole;
 use management::view::copy::LeftJournal;
 use metadata::declarations::Declarations;
@@ -72,15 +74,17 @@ pub(crate) fn journals(data_dir: &Path, state: &State) -> io::Result<Vec<LeftJou
     Ok(left)
 }
 
-/// What was declared in one of them. Blocks.
+/// What was declared in one of them, and the highest number that its messages stand under. Blocks.
 ///
 /// # Errors
-/// If there is none of that uid, or its declarations cannot be read.
+/// If there is none of that uid, or its declarations or its messages cannot be read.
 pub(crate) fn declarations(data_dir: &Path, uid: &str) -> Result<String, String> {
     let folders = folders(data_dir).map_err(|error| error.to_string())?;
     let folder = folders.into_iter().find(|folder| folder.uid.to_string() == uid);
     let folder = folder.ok_or("there is no such journal here")?;
-    Ok(folder.declarations()?.encode())
+    let declared = folder.declarations()?;
+    let last_queue = folder.last_queue().map_err(|error| error.to_string())?;
+    Ok(Declarations { last_queue, ..declared }.encode())
 }
 
 impl Left {
@@ -102,6 +106,16 @@ impl Left {
         Declarations::decode(&bytes).map_err(|error| error.to_string())
     }
 
+    /// The highest number of a queue that it has messages of, or had. Blocks.
+    fn last_queue(&self) -> Result<u64, OpenError> {
+        let data = self.path.join("data");
+        if !data.exists() {
+            return Ok(0);
+        }
+        let streams = inspect(&RealDisk, &data, true)?.streams;
+        Ok(streams.iter().map(|stream| stream.stream).max().unwrap_or_default())
+    }
+
     /// Sets the copy aside: it may be an old one. Blocks.
     ///
     /// # Errors
@@ -116,7 +130,17 @@ impl Left {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use journal::journal::Journal;
+    use journal::op::{Class, Head, Op, Payload};
+    use journal::options::Options;
+    use model::id::{Seq, StreamId};
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::pair::ear::Ear;
 
     #[test]
     fn folders_of_journals_are_found_and_set_aside() {
@@ -138,5 +162,44 @@ mod tests {
         assert_eq!(left[0].standing, "set aside at 5 (the data directory was restored or copied)");
         let error = declarations(dir.path(), "0").unwrap_err();
         assert!(error.contains("no such journal"), "{error}");
+    }
+
+    /// A queue that was declared a moment before all was lost is not among the declarations; its number
+    /// is still taken.
+    #[test]
+    fn the_highest_number_on_the_disk_goes_along() {
+        let dir = tempfile::tempdir().unwrap();
+        let uid = JournalUid(7);
+        let folder = dir.path().join("journals").join(format!("j-{uid}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let declared = Declarations {
+            name: "j".into(),
+            uid: uid.to_string().into(),
+            exchanges: Vec::new(),
+            queues: Vec::new(),
+            bindings: Vec::new(),
+            last_queue: 0,
+        };
+        let write = |text: &str| std::fs::write(folder.join(DECLARATIONS), text).unwrap();
+        write(&declared.encode());
+        let read = || {
+            let text = declarations(dir.path(), &uid.to_string()).unwrap();
+            Declarations::decode(text.as_bytes()).unwrap()
+        };
+        assert_eq!(read(), declared, "it never had any message");
+        let ear = Arc::new(Ear::new("j", watch::channel(None).0));
+        let mut options = Options::new(folder.join("data"));
+        options.segment_bytes = 1 << 20;
+        let (journal, _) = Journal::open(options, Arc::new(RealDisk), ear).unwrap();
+        let put = |stream| Op::Put {
+            stream: StreamId(stream),
+            seq: Seq(1),
+            class: Class::Bulk,
+            head: Head::default(),
+            payload: Payload::Bytes(Bytes::from_static(b"x")),
+        };
+        journal.submit(vec![put(1500), put(1030)]);
+        journal.close().unwrap();
+        assert_eq!(read(), Declarations { last_queue: 1500, ..declared });
     }
 }

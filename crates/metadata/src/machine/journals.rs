@@ -37,8 +37,21 @@ impl State {
             JournalChange::Serve { uid, node, boot, token } => {
                 self.serve_journal(&uid, NodeId(node), boot, token, out)
             }
-            JournalChange::Adopt { name, uid, node, queues } => {
-                self.adopt_journal(name, uid, NodeId(node), queues, out)
+            JournalChange::Adopt { name, uid, node, exchanges, queues, bindings, last_queue } => {
+                // None of it is there if one of the exchanges or bindings is refused.
+                let mut adopted = self.clone();
+                for exchange in exchanges {
+                    if adopted.exchange(&exchange.vhost, &exchange.name).is_none() {
+                        adopted.declare_exchange(exchange, out)?;
+                    }
+                }
+                adopted.last_queue = adopted.last_queue.max(last_queue);
+                adopted.adopt_journal(name, uid, NodeId(node), queues, out)?;
+                for binding in bindings {
+                    adopted.bind(binding, out)?;
+                }
+                *self = adopted;
+                Ok(())
             }
             JournalChange::Delete { name } => self.delete_journal(&name, out),
         }
@@ -144,7 +157,9 @@ impl State {
         let on_it = |journal: &&Arc<Journal>| journal.is_on(id);
         let journals: Vec<Arc<Journal>> = self.journals().filter(on_it).map(Arc::clone).collect();
         for journal in journals {
-            let Some(other) = journal.other_than(id) else {
+            // Until it is paired the founder alone has anything.
+            let other = journal.other_than(id).filter(|_| journal.paired || journal.node != id);
+            let Some(other) = other else {
                 let queues: Vec<_> =
                     self.queues_of_journal(&journal.name).map(Arc::clone).collect();
                 for queue in queues {

@@ -209,7 +209,15 @@ fn a_journal_comes_back_with_its_queues_under_their_numbers() {
     // Another topology, in which others have the name and the number.
     let mut state = three();
     let adopt = |queues: Vec<_>| {
-        change(JournalChange::Adopt { name: "j".into(), uid: UID.into(), node: B, queues })
+        change(JournalChange::Adopt {
+            name: "j".into(),
+            uid: UID.into(),
+            node: B,
+            exchanges: Vec::new(),
+            queues,
+            bindings: Vec::new(),
+            last_queue: 2000,
+        })
     };
     state.apply(Command::DeclareQueue(queue("other"))).unwrap();
     assert_eq!(state.queue("/", "other").unwrap().id, queues[0].id);
@@ -239,9 +247,9 @@ fn a_journal_comes_back_with_its_queues_under_their_numbers() {
     assert_eq!((back.id, back.home, back.journal.as_deref()), (queues[0].id, NodeId(B), Some("j")));
     let journal = state.journal("j").unwrap();
     assert_eq!((journal.node, journal.paired, &*journal.uid), (NodeId(B), false, UID));
-    // No number is given twice.
+    // No number is given twice, also none of a queue that nobody knows any more.
     state.apply(Command::DeclareQueue(queue("new"))).unwrap();
-    assert!(state.queue("/", "new").unwrap().id > queues[0].id);
+    assert_eq!(state.queue("/", "new").unwrap().id, QueueId(2001));
     let refusal = state.refused(adopt(Vec::new()));
     assert!(refusal.text.contains("there is a journal 'j' already"), "{refusal}");
 }
@@ -269,6 +277,23 @@ fn a_forgotten_node_leaves_its_journals_to_the_other_one() {
     assert!(state.journal("sole").is_none() && state.queue("/", "gone").is_none());
     state.apply(Command::ForgetNode { id: B }).unwrap();
     assert!(state.journal("pair").is_none() && state.coordinated(UID).register.is_none());
+}
+
+/// Before it is paired, a backup has nothing: what only the forgotten node had does not move there, empty.
+#[test]
+fn a_backup_that_was_never_copied_is_not_what_is_left() {
+    for (forgotten, left) in [(A, None), (B, Some(A))] {
+        let mut state = three();
+        state.apply(create("orders", UID, A, 0)).unwrap();
+        let declare =
+            DeclareQueue { arguments: table([("x-journal", text("orders"))]), ..queue("q") };
+        state.apply(Command::DeclareQueue(declare)).unwrap();
+        state.apply(change(JournalChange::SetBackup { name: "orders".into(), node: B })).unwrap();
+        state.apply(Command::ForgetNode { id: forgotten }).unwrap();
+        let journal = state.journal("orders").map(|journal| (journal.node.0, journal.backup.0));
+        assert_eq!(journal, left.map(|left| (left, 0)));
+        assert_eq!(state.queue("/", "q").is_some(), left.is_some());
+    }
 }
 
 fn node(id: u64, name: &str, role: NodeRole) -> Command {
