@@ -14,6 +14,14 @@ impl Age {
     /// The highest one: the register holds signed numbers of 64 bits.
     pub const MAX: Self = Self(i64::MAX as u64);
 
+    /// The highest one that an operator may set: nobody gets from there to the end.
+    pub const MAX_WANTED: Self = Self(Self::MAX.0 / 2);
+
+    /// The age of this number, if an operator may set it.
+    pub const fn wanted(number: u64) -> Option<Self> {
+        if number <= Self::MAX_WANTED.0 { Some(Self(number)) } else { None }
+    }
+
     /// The age of this number; `None` beyond [`Age::MAX`].
     pub const fn new(number: u64) -> Option<Self> {
         if number <= Self::MAX.0 { Some(Self(number)) } else { None }

@@ -90,13 +90,13 @@ pub(crate) fn perform(
     Ok(true)
 }
 
-/// A number as a sequence.
+/// A number as a sequence to set.
 ///
 /// # Errors
-/// If there is no such one.
+/// If it cannot be set.
 pub(crate) fn sequence(number: u64) -> Result<Age, Failed> {
-    Age::new(number).ok_or_else(|| {
-        let reason = format!("{number} is above the highest sequence, {}", Age::MAX);
+    Age::wanted(number).ok_or_else(|| {
+        let reason = format!("{number} is above the highest sequence to set, {}", Age::MAX_WANTED);
         Failed::new(Exit::Usage, reason)
     })
 }

@@ -85,10 +85,14 @@ pub enum Coordination {
         /// The grant.
         token: u64,
     },
-    /// An operator sets a register, and begins a new life of it. Not while the lock is held.
+    /// An operator sets a register, and begins a new life of it. Not while the lock is held, nor if it
+    /// is another one by then than what was weighed up.
     Force {
         /// Its id; an absent one comes to be.
         id: Name,
+        /// What it held and in which life, when the operator was told what may be lost; `None`: it was
+        /// absent.
+        seen: Option<(i64, u64)>,
         /// What it shall hold.
         value: i64,
         /// Names the new life.

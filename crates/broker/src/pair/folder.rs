@@ -193,10 +193,10 @@ impl Folder {
             RealDisk.rename(&from.join("data"), &self.data())?;
             RealDisk.sync_dir(&from)?;
             RealDisk.sync_dir(&self.path)?;
-        } else if record != nothing {
+        } else if record != nothing && record != saved {
             return Err(io::Error::other(format!("copy {name} has no data")));
         }
-        // Otherwise this was cut off before the last step.
+        // Otherwise this was cut off before one of the last two steps.
         self.write(&saved)?;
         std::fs::remove_dir_all(&from)?;
         Ok(before)
@@ -475,6 +475,21 @@ mod tests {
             (record(3), "old".to_owned())
         );
         assert!(!saved.exists());
+        // All that is left is to forget where it was.
+        folder.set_aside(&record(3)).unwrap();
+        std::fs::rename(saved.join("data"), folder.data()).unwrap();
+        folder.restore("3-1").unwrap();
+        assert_eq!(
+            (folder.look().unwrap().record, content(&folder)),
+            (record(3), "old".to_owned())
+        );
+        assert!(!saved.exists());
+        // Of another copy nothing is left.
+        folder.set_aside(&record(3)).unwrap();
+        std::fs::remove_dir_all(saved.join("data")).unwrap();
+        folder.write(&record(5)).unwrap();
+        let error = folder.restore("3-1").unwrap_err();
+        assert!(error.to_string().contains("has no data"), "{error}");
     }
 
     /// The state file says that the copy is being overwritten, and nothing is: the session was lost, or

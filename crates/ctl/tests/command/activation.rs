@@ -169,7 +169,7 @@ fn down_is_free_and_up_is_confirmed() {
             format!("journal 'j' {UID} local sequence from 4 to 6 forced"),
         ]
     );
-    let (exit, _, err) = data.run("set", &["--journal", "j", "--to", "9223372036854775808"]);
+    let (exit, _, err) = data.run("set", &["--journal", "j", "--to", "9223372036854775807"]);
     assert_eq!(exit, Exit::Usage);
     assert!(err.contains("is above the highest sequence"), "{err}");
 }

@@ -5,7 +5,7 @@
 
 use activation::age::Age;
 use activation::force::{Danger, Force, raises};
-use activation::register::{Incarnation, Register};
+use activation::register::{Incarnation, Register, View};
 use activation::standing::Standing;
 use axum::http::StatusCode;
 use metadata::command::Command;
@@ -20,7 +20,7 @@ use super::journals::{amend, answering_seat, wanted};
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
 use crate::http::list;
-use crate::journals::{Seat, Sight};
+use crate::journals::{Seat, Sight, view};
 use crate::node::Node;
 use crate::view::copy::{Amendment, JournalCopy};
 
@@ -96,8 +96,10 @@ fn life(incarnation: Incarnation) -> String {
 /// The sequence that is wanted.
 fn wanted_age<N: Node>(call: &Call<'_, N>) -> Outcome<Age> {
     let to = call.body.integer("to")?.ok_or_else(|| crate::http::body::missing("to"))?;
-    let to = u64::try_from(to).ok().and_then(Age::new);
-    to.ok_or_else(|| Failure::bad_request("'to' has to be a sequence, 0 or more"))
+    let to = u64::try_from(to).ok().and_then(Age::wanted);
+    to.ok_or_else(|| {
+        Failure::bad_request(format!("'to' has to be a sequence, from 0 to {}", Age::MAX_WANTED))
+    })
 }
 
 /// `PUT /activation/JOURNAL/coordinated` with `to`; `node` names the copy that is meant if there are
@@ -129,7 +131,7 @@ pub(super) async fn set_coordinated<N: Node>(call: &Call<'_, N>, name: &str) -> 
     let what = format!("set the coordinated sequence of journal '{name}' from {register} to {to}");
     consent.check(&what, &dangers)?;
     if !consent.dry_run {
-        set(call, &journal.uid, &force).await?;
+        set(call, &journal.uid, &view, &force).await?;
         tracing::warn!(
             journal = %name, from, to = %force.to, by = call.by(), ?dangers,
             "the coordinated sequence was set by an operator"
@@ -146,12 +148,19 @@ pub(super) async fn set_coordinated<N: Node>(call: &Call<'_, N>, name: &str) -> 
     })))
 }
 
-/// Sets a register; fails if somebody has the lock.
-pub(super) async fn set<N: Node>(call: &Call<'_, N>, uid: &Name, force: &Force) -> Outcome<()> {
+/// Sets a register; fails if somebody has the lock, or if it is not what was seen when it was said what
+/// may be lost.
+pub(super) async fn set<N: Node>(
+    call: &Call<'_, N>,
+    uid: &Name,
+    seen: &View,
+    force: &Force,
+) -> Outcome<()> {
     let founder = call.node.state().journal_by_uid(uid).map_or(0, |journal| journal.node.0);
     let value = Register::Committed(force.to).signed();
     let change = Coordination::Force {
         id: Name::clone(uid),
+        seen: seen.register.map(|register| (register.signed(), seen.incarnation.0)),
         value,
         incarnation: force.incarnation.0,
         adopts: force.adopts.0,
@@ -159,17 +168,25 @@ pub(super) async fn set<N: Node>(call: &Call<'_, N>, uid: &Name, force: &Force) 
     };
     call.node.submit(Command::Coordinate(change), call.by()).await?;
     let state = call.node.state();
-    let register = state.coordinated(uid).register.map(|register| register.incarnation);
-    if register == Some(force.incarnation.0) {
+    let found = view(&state, uid);
+    if found.incarnation == force.incarnation {
         return Ok(());
     }
-    let holder = state.lock(uid).and_then(|lock| Some(lock.holder.as_ref()?.node));
-    let holder = holder.map(|node| call.node.names().of(model::id::NodeId(node)).to_owned());
+    if let Some(holder) = state.lock(uid).and_then(|lock| lock.holder.as_ref()) {
+        let node = call.node.names().of(model::id::NodeId(holder.node)).to_owned();
+        let reason = format!(
+            "the coordinated sequence was not changed: {node} has the lock of the journal; stop it first"
+        );
+        return Err(Failure::new(StatusCode::CONFLICT, "locked", reason));
+    }
+    let signed = |view: &View| view.register.map_or("absent".to_owned(), |now| now.to_string());
     let reason = format!(
-        "nothing was changed: {} has the lock of the journal; stop it first",
-        holder.as_deref().unwrap_or("somebody")
+        "the coordinated sequence was not changed: it is not what was looked at any more ({} then, {} \
+         now), so something else may be lost; ask again",
+        signed(seen),
+        signed(&found)
     );
-    Err(Failure::new(StatusCode::CONFLICT, "locked", reason))
+    Err(Failure::new(StatusCode::CONFLICT, "changed", reason))
 }
 
 /// The life of the copies of that age; `None`: there is none that could be seen.

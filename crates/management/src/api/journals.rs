@@ -164,14 +164,15 @@ pub(super) async fn adopt<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<An
     let sight = Sight::new(&state, &call.node.names(), &told, journal);
     let view = sight.view.ok_or_else(|| {
         Failure::bad_request(format!(
-            "journal '{name}' never had a backup, so there is nothing to adopt"
+            "the topology knows journal '{name}', and it never had a backup: there is nothing to adopt"
         ))
     })?;
     let node = wanted(call)?;
     let seat = free_seat(&state, &sight, &node)?;
     let record = seat.copy.as_ref().and_then(JournalCopy::own).map(|own| own.record);
     // The age of a copy that says one is compared with others of its life. One that was set aside, or
-    // says nothing, has nothing in common with any.
+    // says nothing, has nothing in common with any: it gets a life of its own. What is written to its
+    // state file here says the same if this is cut off before the register is set, and repeated.
     let said = match record {
         Some(Record { standing: Standing::Valid(age), incarnation }) => {
             incarnation.map(|life| (age, life))
@@ -180,13 +181,12 @@ pub(super) async fn adopt<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<An
     };
     let (to, adopts) = said.unwrap_or_else(|| {
         let known = view.register.map_or(Age::ZERO, Register::age);
-        (known.max(Age::ZERO.next()), Incarnation(0))
+        (known.max(Age::ZERO.next()), Incarnation(rand::random()))
     });
-    let incarnation = Incarnation(rand::random());
-    let force = Force { to, adopts, incarnation };
+    let force = Force { to, adopts, incarnation: Incarnation(rand::random()) };
     let adopted = |seat_of: &Seat, own: Option<Own>| {
         let standing = Standing::Valid(to);
-        let record = Record { standing, incarnation: Some(incarnation) };
+        let record = Record { standing, incarnation: Some(adopts) };
         let as_it_will_be = Own { record, vacant: false, founder: false };
         if seat_of.node == seat.node { Some(as_it_will_be) } else { own }
     };
@@ -195,7 +195,7 @@ pub(super) async fn adopt<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<An
     let mut dangers: Vec<String> =
         force.dangers(&view, &owns).iter().map(|danger| told_of(&sight, danger)).collect();
     let standing = seat.copy.as_ref().map_or("", |copy| copy.standing.as_str());
-    if adopts == Incarnation(0) {
+    if said.is_none() {
         dangers.push(format!(
             "nothing says how much of the journal the copy on {} has (its state file: {standing})",
             seat.name
@@ -204,9 +204,9 @@ pub(super) async fn adopt<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<An
     consent
         .check(&format!("go on with the copy of journal '{name}' on {}", seat.name), &dangers)?;
     if !consent.dry_run {
-        let amendment = Amendment::Adopt { sequence: to.get(), incarnation: incarnation.0 };
+        let amendment = Amendment::Adopt { sequence: to.get(), incarnation: adopts.0 };
         amend(call, seat, &journal.uid, amendment).await?;
-        activation::set(call, &journal.uid, &force).await?;
+        activation::set(call, &journal.uid, &view, &force).await?;
         tracing::warn!(journal = %name, node = seat.name, sequence = %to, by = call.by(), ?dangers, "a copy was adopted by an operator");
     }
     Ok(Answer::Json(json!({
@@ -282,7 +282,7 @@ async fn bring_back<N: Node>(
 pub(super) async fn restore<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<Answer> {
     let consent = Consent::read(call, name)?;
     let sequence = call.body.integer("sequence")?.and_then(|number| u64::try_from(number).ok());
-    let sequence = sequence.and_then(Age::new);
+    let sequence = sequence.and_then(Age::wanted);
     let to = sequence.ok_or_else(|| Failure::bad_request("'sequence' has to be a sequence"))?;
     call.node.catch_up().await?;
     let state = call.node.state();
@@ -299,16 +299,25 @@ pub(super) async fn restore<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<
     let saved = seat.copy.as_ref().map(|copy| copy.saved.as_slice()).unwrap_or_default();
     // Of several, the one that was put aside last.
     let meant = saved.iter().rev().find(|copy| copy.sequence == Some(to.get()));
-    let meant = meant.ok_or_else(|| {
-        let known: Vec<&str> = saved.iter().map(|copy| copy.name.as_str()).collect();
-        Failure::bad_request(format!(
-            "no copy of sequence {to} was put aside on {} (there are: {})",
-            seat.name,
-            if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-        ))
-    })?;
-    let life = meant.incarnation.as_ref().and_then(|text| u64::from_str_radix(text, 16).ok());
-    let adopts = Incarnation(life.unwrap_or(0));
+    let own = seat.copy.as_ref().and_then(JournalCopy::own).map(|own| own.record);
+    let adopts = match (meant, own) {
+        (Some(meant), _) => {
+            let life = meant.incarnation.as_ref();
+            Incarnation(life.and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0))
+        }
+        // It is in its place: this was cut off before the register was set.
+        (None, Some(Record { standing: Standing::Valid(age), incarnation })) if age == to => {
+            incarnation.unwrap_or(Incarnation(0))
+        }
+        (None, _) => {
+            let known: Vec<&str> = saved.iter().map(|copy| copy.name.as_str()).collect();
+            return Err(Failure::bad_request(format!(
+                "no copy of sequence {to} was put aside on {} (there are: {})",
+                seat.name,
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            )));
+        }
+    };
     let force = Force { to, adopts, incarnation: Incarnation(rand::random()) };
     let restored = |seat_of: &Seat, own: Option<Own>| {
         let record = Record { standing: Standing::Valid(to), incarnation: Some(adopts) };
@@ -319,21 +328,27 @@ pub(super) async fn restore<N: Node>(call: &Call<'_, N>, name: &str) -> Outcome<
         sight.seats.iter().zip(sight.owns()).map(|(seat, own)| restored(seat, own)).collect();
     let mut dangers: Vec<String> =
         force.dangers(&view, &owns).iter().map(|danger| told_of(&sight, danger)).collect();
-    dangers.push(format!(
-        "everything is lost that was confirmed after copy {} of {} bytes was put aside",
-        meant.name, meant.bytes
-    ));
+    dangers.push(match meant {
+        Some(meant) => format!(
+            "everything is lost that was confirmed after copy {} of {} bytes was put aside",
+            meant.name, meant.bytes
+        ),
+        None => format!("everything is lost that was confirmed after sequence {to}"),
+    });
     consent
         .check(&format!("go on with an old copy of journal '{name}' on {}", seat.name), &dangers)?;
     let mut from = seat.copy.as_ref().map(|copy| copy.standing.clone());
     if !consent.dry_run {
-        let amendment = Amendment::Restore { name: meant.name.clone() };
-        from = Some(amend(call, seat, &journal.uid, amendment).await?);
-        activation::set(call, &journal.uid, &force).await?;
-        tracing::warn!(journal = %name, node = seat.name, copy = meant.name, by = call.by(), ?dangers, "an old copy was restored by an operator");
+        if let Some(meant) = meant {
+            let amendment = Amendment::Restore { name: meant.name.clone() };
+            from = Some(amend(call, seat, &journal.uid, amendment).await?);
+        }
+        activation::set(call, &journal.uid, &view, &force).await?;
+        let copy = meant.map(|meant| &meant.name);
+        tracing::warn!(journal = %name, node = seat.name, copy, by = call.by(), ?dangers, "an old copy was restored by an operator");
     }
     Ok(Answer::Json(json!({
-        "node": seat.name, "copy": meant.name, "from": from, "to": to.get(), "dangers": dangers,
+        "node": seat.name, "copy": meant.map(|meant| &meant.name), "from": from, "to": to.get(), "dangers": dangers,
         "done": !consent.dry_run,
     })))
 }

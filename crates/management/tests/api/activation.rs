@@ -30,7 +30,10 @@ async fn pair() -> (Asker, String) {
 /// The register, without a claim.
 fn set(asker: &Asker, uid: &str, value: i64, incarnation: u64) {
     let (id, adopts, founder) = (uid.into(), 0, OWN.0);
-    let force = Coordination::Force { id, value, incarnation, adopts, founder };
+    let state = Node::state(&*asker.node);
+    let known = state.coordinated(uid).register;
+    let seen = known.map(|register| (register.value, register.incarnation));
+    let force = Coordination::Force { id, seen, value, incarnation, adopts, founder };
     asker.node.apply(Command::Coordinate(force)).unwrap();
 }
 
@@ -186,9 +189,17 @@ async fn a_local_sequence_goes_up_only_by_force() {
     let away = asker.put(path, json!({"to": 4, "node": NODE_B})).await;
     assert_eq!(away.status, 503, "{}", away.text);
     assert_eq!(asker.put(path, json!({"to": 4, "node": "c"})).await.status, 400);
-    for bad in [json!({}), json!({"to": -1}), json!({"to": "x"})] {
-        assert_eq!(asker.put(path, bad).await.status, 400);
+    // Nobody could go on from the highest number that there is.
+    let (end, highest) = (json!({"to": i64::MAX}), json!({"to": i64::MAX / 2 + 1}));
+    for bad in [json!({}), json!({"to": -1}), json!({"to": "x"}), end, highest] {
+        assert_eq!(asker.put(path, confirmed(&bad)).await.status, 400, "{bad}");
+        let path = "activation/orders/coordinated";
+        assert_eq!(asker.put(path, confirmed(&bad)).await.status, 400, "{bad}");
     }
+    let body = confirmed(&json!({"sequence": i64::MAX}));
+    let restored = asker.post("journals/orders/restore-copy", body).await;
+    assert_eq!(restored.status, 400);
+    assert!(restored.text.contains("has to be a sequence"), "{}", restored.text);
     let viewer = asker.user("viewer", "monitoring", true).await;
     assert_eq!(viewer.get("activation").await.status, 200);
     assert_eq!(viewer.put(path, json!({"to": 4})).await.status, 401);
@@ -320,8 +331,7 @@ async fn a_copy_without_a_state_file_is_adopted_and_all_others_are_held() {
     let done = asker.post("journals/orders/adopt", confirmed(&json!({}))).await;
     assert_eq!((done.status, &done.json["to"]), (200, &json!(6)), "{}", done.text);
     let state = Node::state(&*asker.node);
-    let register = state.coordinated(&uid).register.unwrap();
-    let life = register.incarnation;
+    let life = state.coordinated(&uid).register.unwrap().adopted.unwrap().incarnation;
     assert_eq!(asker.node.amended(), [(OWN, Amendment::Adopt { sequence: 6, incarnation: life })]);
     let shown = asker.get("activation/orders").await.json;
     assert_eq!(copies(&shown)[1].1, "held: the coordinated sequence was lost");
@@ -336,6 +346,94 @@ async fn a_copy_without_a_state_file_is_adopted_and_all_others_are_held() {
     lock(&asker, &uid);
     let locked = asker.post("journals/orders/adopt", confirmed(&json!({}))).await;
     assert_eq!((locked.status, &locked.json["error"]), (409, &json!("locked")));
+}
+
+/// What is weighed up is what is changed: between the look at the copies and the command, somebody may
+/// have gone on, confirmed and ended in good order.
+#[tokio::test]
+async fn what_was_not_shown_is_not_overridden() {
+    let (asker, uid) = pair().await;
+    set(&asker, &uid, 5, 7);
+    asker.node.tell_copies(NODE, vec![copy(&uid, "seeking", 5)]);
+    asker.node.tell_copies(NODE_B, vec![copy(&uid, "seeking", 5)]);
+    let (id, boot) = (uid.as_str().into(), 1);
+    let acquire = Coordination::Acquire { id, node: B.0, boot, attempt: 1, lease_ms: 2000 };
+    let id = || uid.as_str().into();
+    let swap = |expected, new| {
+        let (id, incarnation, token) = (id(), 7, 1);
+        Coordination::CompareAndSet { id, incarnation, expected, new, token }
+    };
+    let release = Coordination::Release { id: id(), token: 1 };
+    let served = [acquire, swap(5, -6), swap(-6, 6), release];
+    asker.node.meanwhile(served.into_iter().map(Command::Coordinate).collect());
+    let path = "activation/orders/coordinated";
+    let refused = asker.put(path, json!({"to": 5})).await;
+    assert_eq!((refused.status, &refused.json["error"]), (409, &json!("changed")));
+    assert!(refused.text.contains("5 then, 6 now"), "{}", refused.text);
+    let state = Node::state(&*asker.node);
+    assert_eq!(state.coordinated(&uid).register.unwrap().value, 6);
+    // Asked again, it is shown.
+    let refused = asker.put(path, json!({"to": 5})).await;
+    assert!(refused.text.contains("confirmed under sequence 6"), "{}", refused.text);
+}
+
+/// The copy is changed, and then the register cannot be: repeated, it goes on.
+#[tokio::test]
+async fn an_adoption_that_was_cut_off_is_repeated() {
+    let (asker, uid) = pair().await;
+    set(&asker, &uid, 6, 7);
+    asker.node.tell_copies(NODE, vec![copy(&uid, "seeking", 5)]);
+    asker.node.tell_copies(NODE_B, vec![copy(&uid, "seeking", 4)]);
+    let path = "journals/orders/adopt";
+    for _ in 0..2 {
+        asker.node.cut_off_after(0);
+        assert_eq!(asker.post(path, confirmed(&json!({}))).await.status, 503);
+        let (_, Amendment::Adopt { sequence, incarnation }) = asker.node.amended().pop().unwrap()
+        else {
+            panic!()
+        };
+        let incarnation = Some(format!("{incarnation:016x}"));
+        let adopted = JournalCopy { incarnation, ..copy(&uid, "held", sequence) };
+        asker.node.tell_copies(NODE, vec![adopted]);
+    }
+    let done = asker.post(path, confirmed(&json!({}))).await;
+    assert_eq!((done.status, &done.json["to"]), (200, &json!(5)), "{}", done.text);
+    let shown = asker.get("activation/orders").await.json;
+    let classes: Vec<String> = copies(&shown).into_iter().map(|copy| copy.1).collect();
+    assert_eq!(classes, ["in sync", "stale"]);
+}
+
+#[tokio::test]
+async fn a_restored_copy_is_gone_on_with_also_if_that_was_cut_off() {
+    let (asker, uid) = pair().await;
+    set(&asker, &uid, 6, 7);
+    let saved = SavedCopy {
+        name: "4-1".to_owned(),
+        sequence: Some(4),
+        standing: "4".to_owned(),
+        incarnation: Some(format!("{:016x}", 7)),
+        bytes: 4096,
+    };
+    let syncing = JournalCopy {
+        file: CopyFile::Copying,
+        sequence: None,
+        saved: vec![saved],
+        ..copy(&uid, "seeking", 0)
+    };
+    asker.node.tell_copies(NODE, vec![syncing]);
+    let path = "journals/orders/restore-copy";
+    let body = json!({"sequence": 4});
+    asker.node.cut_off_after(0);
+    assert_eq!(asker.post(path, confirmed(&body)).await.status, 503);
+    assert_eq!(asker.node.amended().len(), 1);
+    asker.node.tell_copies(NODE, vec![copy(&uid, "seeking", 4)]);
+    let refused = asker.post(path, body.clone()).await;
+    assert_eq!(refused.status, 412, "{}", refused.text);
+    let done = asker.post(path, confirmed(&body)).await;
+    assert_eq!((done.status, &done.json["to"]), (200, &json!(4)), "{}", done.text);
+    assert_eq!(asker.node.amended().len(), 1);
+    let shown = asker.get("activation/orders").await.json;
+    assert_eq!(copies(&shown)[0].1, "in sync");
 }
 
 #[tokio::test]
@@ -428,6 +526,10 @@ async fn a_journal_comes_back_from_a_disk_with_its_queues() {
     let older = asker.post(path, confirmed(&json!({"node": NODE, "dry_run": true}))).await;
     let dangers = older.json["dangers"].to_string();
     assert!(dangers.contains("the copy on leveret@b has sequence 6"), "{dangers}");
+    // Cut off anywhere, it is repeated: all of it is there or nothing.
+    asker.node.cut_off_after(0);
+    assert_eq!(asker.post(path, confirmed(&json!({}))).await.status, 503);
+    assert!(Node::state(&*asker.node).journal("orders").is_none());
     let done = asker.post(path, confirmed(&json!({}))).await;
     assert_eq!((done.status, &done.json["queues"]), (200, &json!(1)), "{}", done.text);
     let state = Node::state(&*asker.node);

@@ -69,6 +69,10 @@ struct Inner {
     closed: Vec<(String, String)>,
     copies: Vec<NodeCopies>,
     amended: Vec<(NodeId, Amendment)>,
+    /// What others do while copies are looked at, once.
+    meanwhile: Vec<Command>,
+    /// After so many commands the next one finds no majority.
+    cut_off: Option<usize>,
     left: Vec<NodeLeft>,
     declarations: Vec<Declarations>,
     counters: GlobalCounters,
@@ -143,6 +147,16 @@ impl Fake {
         let mut inner = self.inner.lock();
         inner.copies.retain(|told| told.node != node);
         inner.copies.push(NodeCopies { node: node.to_owned(), copies });
+    }
+
+    /// Others do this while copies are looked at the next time.
+    pub(crate) fn meanwhile(&self, commands: Vec<Command>) {
+        self.inner.lock().meanwhile = commands;
+    }
+
+    /// Of the commands of requests, the one after so many is not carried out.
+    pub(crate) fn cut_off_after(&self, commands: usize) {
+        self.inner.lock().cut_off = Some(commands);
     }
 
     /// What was changed of copies.
@@ -402,6 +416,14 @@ impl Node for Fake {
     }
 
     async fn submit(&self, command: Command, _by: &str) -> Result<bool, Refusal> {
+        {
+            let mut inner = self.inner.lock();
+            if inner.cut_off == Some(0) {
+                inner.cut_off = None;
+                return Err(Refusal::unavailable("no majority of the cluster answers"));
+            }
+            inner.cut_off = inner.cut_off.map(|commands| commands - 1);
+        }
         Ok(self.apply(command)?.created)
     }
 
@@ -750,7 +772,12 @@ impl Node for Fake {
     }
 
     async fn all_journal_copies(&self) -> Vec<NodeCopies> {
-        self.inner.lock().copies.clone()
+        let copies = self.inner.lock().copies.clone();
+        let meanwhile = std::mem::take(&mut self.inner.lock().meanwhile);
+        for command in meanwhile {
+            self.apply(command).unwrap();
+        }
+        copies
     }
 
     async fn amend_copy(

@@ -224,9 +224,10 @@ fn compare_and_set_is_atomic_and_fenced() {
 
 #[test]
 fn force_begins_a_new_life_and_respects_the_lock() {
-    let force = |value| Coordination::Force {
+    let force = |seen| Coordination::Force {
         id: "j".into(),
-        value,
+        seen: Some(seen),
+        value: 5,
         incarnation: 10,
         adopts: 9,
         founder: 3,
@@ -236,9 +237,17 @@ fn force_begins_a_new_life_and_respects_the_lock() {
         let token = granted(&acquire(state, "j", 1, 1));
         swap(state, "j", 0, -1, token);
         let locked = Answer::NotSet { found: Some(-1), why: NotSet::Locked };
-        assert_eq!(ask(state, force(5)), locked);
+        assert_eq!(ask(state, force((-1, 9))), locked);
         release(state, "j", token);
-        assert_eq!(ask(state, force(5)), Answer::Set { incarnation: 10 });
+        // Somebody went on from what the operator has seen, and has ended.
+        let changed = Answer::NotSet { found: Some(-1), why: NotSet::Different };
+        assert_eq!(ask(state, force((0, 9))), changed);
+        assert_eq!(ask(state, force((-1, 8))), changed);
+        assert_eq!(ask(state, force((-1, 9))), Answer::Set { incarnation: 10 });
+        assert_eq!(
+            ask(state, force((-1, 9))),
+            Answer::NotSet { found: Some(5), why: NotSet::Different }
+        );
         let register = state.coordinated("j").register.unwrap().clone();
         let adopted = Some(crate::objects::register::Adopted { incarnation: 9, value: 5 });
         assert_eq!((register.value, register.adopted, register.founder), (5, adopted, 1));
@@ -308,12 +317,15 @@ fn changes() -> impl Strategy<Value = Coordination> {
         (id(), -2_i64..3, -2_i64..3, 0_u64..8).prop_map(|(id, expected, new, token)| {
             Coordination::CompareAndSet { id, incarnation: 9, expected, new, token }
         }),
-        (id(), 0_i64..3).prop_map(|(id, value)| Coordination::Force {
-            id,
-            value,
-            incarnation: 9,
-            adopts: 8,
-            founder: 1
+        (id(), proptest::option::of(-2_i64..3), 0_i64..3).prop_map(|(id, seen, value)| {
+            Coordination::Force {
+                id,
+                seen: seen.map(|value| (value, 9)),
+                value,
+                incarnation: 9,
+                adopts: 8,
+                founder: 1,
+            }
         }),
         id().prop_map(|id| Coordination::Remove { id }),
         (5_u64..7).prop_map(|incarnation| Coordination::NewDataSet { incarnation }),

@@ -48,7 +48,7 @@ impl State {
             Coordination::CompareAndSet { id, incarnation, expected, new, token } => {
                 self.compare_and_set(&id, incarnation, (expected, new), token, out)
             }
-            Coordination::Force { id, value, incarnation, adopts, founder } => {
+            Coordination::Force { id, seen, value, incarnation, adopts, founder } => {
                 check_id(&id)?;
                 let known = self.registers.get(&id).map_or(founder, |known| known.founder);
                 let adopted = Some(Adopted { incarnation: adopts, value });
@@ -60,7 +60,7 @@ impl State {
                     founder: known,
                     data_set: self.data_set,
                 };
-                self.force(register, out)
+                self.force(register, seen, out)
             }
             Coordination::Remove { id } => {
                 self.remove_coordination(&id, out);
@@ -202,11 +202,15 @@ impl State {
         Answer::NotSet { found: Some(register.value), why }
     }
 
-    fn force(&mut self, register: Register, out: &mut Outcome) -> Answer {
+    fn force(&mut self, register: Register, seen: Option<(i64, u64)>, out: &mut Outcome) -> Answer {
         let reading = self.coordinated(&register.id);
+        let known = reading.register.map(|register| (register.value, register.incarnation));
+        let found = known.map(|(value, _)| value);
         if reading.holder.is_some() {
-            let found = reading.register.map(|register| register.value);
             return Answer::NotSet { found, why: NotSet::Locked };
+        }
+        if known != seen {
+            return Answer::NotSet { found, why: NotSet::Different };
         }
         let incarnation = register.incarnation;
         out.created = !self.registers.contains_key(&register.id);

@@ -174,6 +174,7 @@ fn everything() -> Vec<Command> {
         Command::Coordinate(Coordination::Release { id: "j".into(), token: 1 }),
         Command::Coordinate(Coordination::Force {
             id: "k".into(),
+            seen: None,
             value: i64::MAX,
             incarnation: u64::MAX,
             adopts: 3,
