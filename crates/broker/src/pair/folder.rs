@@ -256,8 +256,12 @@ impl Folder {
     pub(crate) fn set_aside(&self, known: &Record) -> io::Result<()> {
         let given_up = whole::peek(&RealDisk, &self.path, BEFORE)?;
         let given_up = given_up.map(|bytes| file::decode(self.journal, &bytes));
-        // A file that cannot be read is no reason to lose what it is about.
-        let known = given_up.as_ref().map_or(*known, |it| it.unwrap_or(Record::NONE));
+        let known = match &given_up {
+            // A file that cannot be read is no reason to lose what it is about.
+            Some(before) if known.standing == Standing::Syncing => before.unwrap_or(Record::NONE),
+            // It was written down, and then the copy was not given up after all.
+            _ => *known,
+        };
         self.move_aside(&known)?;
         if given_up.is_some() {
             RealDisk.remove(&self.path.join(BEFORE))?;
@@ -539,6 +543,11 @@ mod tests {
         whole::replace(&RealDisk, &folder.path, BEFORE, &file::encode(JOURNAL, &record(5)))
             .unwrap();
         folder.write(&record(7)).unwrap();
+        folder.discard().unwrap();
+        let saved = folder.saved_copies().unwrap();
+        assert_eq!((saved.len(), saved[0].sequence), (1, Some(7)));
+        assert!(!folder.path.join(BEFORE).exists());
+        folder.restore(&saved[0].name).unwrap();
         folder.write(&nothing).unwrap();
         // The data has moved, and what it was is not forgotten.
         let before = std::fs::read(folder.path.join(BEFORE)).unwrap();
@@ -552,10 +561,10 @@ mod tests {
         fill(&folder, "next");
         folder.write(&record(9)).unwrap();
         folder.write(&nothing).unwrap();
-        std::fs::create_dir(folder.path.join("saved/9-2")).unwrap();
+        std::fs::create_dir(folder.path.join("saved/9-7")).unwrap();
         folder.set_aside(&nothing).unwrap();
         assert_eq!(
-            std::fs::read_to_string(folder.path.join("saved/9-3/data/segment")).unwrap(),
+            std::fs::read_to_string(folder.path.join("saved/9-8/data/segment")).unwrap(),
             "next"
         );
     }
