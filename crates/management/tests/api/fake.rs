@@ -416,14 +416,11 @@ impl Node for Fake {
     }
 
     async fn submit(&self, command: Command, _by: &str) -> Result<bool, Refusal> {
-        {
-            let mut inner = self.inner.lock();
-            if inner.cut_off == Some(0) {
-                inner.cut_off = None;
-                return Err(Refusal::unavailable("no majority of the cluster answers"));
-            }
-            inner.cut_off = inner.cut_off.map(|commands| commands - 1);
+        let cut_off = self.inner.lock().cut_off.take();
+        if cut_off == Some(0) {
+            return Err(Refusal::unavailable("no majority of the cluster answers"));
         }
+        self.inner.lock().cut_off = cut_off.map(|commands| commands - 1);
         Ok(self.apply(command)?.created)
     }
 
