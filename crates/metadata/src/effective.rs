@@ -191,6 +191,11 @@ impl VhostState {
         best(self.policies.values(), |policy| policy.applies_to_queue(queue))
     }
 
+    /// The policy that a queue will have.
+    pub(crate) fn policy_of_new_queue(&self, kind: QueueKind, name: &str) -> Option<&Policy> {
+        best(self.policies.values(), |policy| policy.applies_to(kind, name))
+    }
+
     pub(crate) fn operator_policy(&self, queue: &Queue) -> Option<&Policy> {
         best(self.operator_policies.values(), |policy| policy.applies_to_queue(queue))
     }
@@ -213,9 +218,13 @@ impl VhostState {
 impl CompiledPolicy {
     /// A policy with a key that the queue's type cannot honour does not apply.
     pub(crate) fn applies_to_queue(&self, queue: &Queue) -> bool {
-        self.policy.apply_to.covers_queue(queue.kind)
-            && self.pattern.matches(&queue.name)
-            && suits_queue(&self.policy.definition, queue.kind)
+        self.applies_to(queue.kind, &queue.name)
+    }
+
+    fn applies_to(&self, kind: QueueKind, name: &str) -> bool {
+        self.policy.apply_to.covers_queue(kind)
+            && self.pattern.matches(name)
+            && suits_queue(&self.policy.definition, kind)
     }
 }
 

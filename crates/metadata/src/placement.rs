@@ -7,13 +7,14 @@ use model::id::NodeId;
 
 use crate::arguments;
 use crate::objects::node::{Node, NodeRole};
+use crate::objects::queue::QueueKind;
 use crate::state::State;
 
 /// The members that a quorum queue gets unless something else is asked for.
 pub const GROUP_SIZE: u64 = 3;
 
 /// The members of a new quorum queue, the first of which is to lead it: the declaring node, unless
-/// the queue's arguments want leaders spread or the node keeps no queues; then others in an order
+/// the queue's arguments or its policy want leaders spread or the node keeps no queues; then others in an order
 /// that differs from queue to queue, those that are there before those that are not (`is_up`). An odd
 /// number of them, at most `size` or what `x-quorum-initial-group-size` says. A node in maintenance
 /// mode is not among them unless there is no other.
@@ -35,8 +36,7 @@ pub fn members(
     if nodes.is_empty() {
         return vec![declarer];
     }
-    let balanced =
-        arguments::string(table, "x-queue-leader-locator").is_some_and(|name| name == "balanced");
+    let balanced = is_balanced(state, vhost, queue, table);
     nodes.sort_by_key(|node| {
         (!is_up(node.id), balanced || node.id != declarer, weight(vhost, queue, node.id))
     });
@@ -44,6 +44,22 @@ pub fn members(
     let size = asked.and_then(|size| u64::try_from(size).ok()).unwrap_or(size).max(1);
     let size = usize::try_from(size).unwrap_or(usize::MAX).min(nodes.len());
     spread(nodes, size - usize::from(size % 2 == 0), is_up)
+}
+
+/// Whether leaders are spread: the argument says so, or without one the policy.
+fn is_balanced(
+    state: &State,
+    vhost: &str,
+    queue: &str,
+    table: &amq_protocol_types::FieldTable,
+) -> bool {
+    if let Some(locator) = arguments::string(table, "x-queue-leader-locator") {
+        return locator == "balanced";
+    }
+    let vhost = state.vhosts.get(vhost);
+    let policy = vhost.and_then(|vhost| vhost.policy_of_new_queue(QueueKind::Quorum, queue));
+    let locator = policy.and_then(|policy| policy.definition.get("queue-leader-locator"));
+    locator.is_some_and(|locator| locator == "balanced")
 }
 
 /// The first `size` nodes, but one whose zone has more already than the zone of another one that is
@@ -71,13 +87,15 @@ fn weight(vhost: &str, queue: &str, node: NodeId) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use amq_protocol_types::FieldTable;
+    use serde_json::json;
 
     use super::*;
     use crate::command::{Command, PutNode};
-    use crate::scene::{integer, table, text};
+    use crate::objects::vhost::Vhost;
+    use crate::scene::{integer, policy, table, text};
 
     fn cluster(full: u64, witnesses: u64) -> State {
         let mut state = State::new();
@@ -172,6 +190,40 @@ mod tests {
         let mut zones: Vec<_> = placed(&state, "q", &five).iter().map(zone).collect();
         zones.sort();
         assert_eq!(zones.iter().map(|zone| &**zone).collect::<Vec<_>>(), ["a", "a", "b", "b", "c"]);
+    }
+
+    /// The queue's argument goes before its policy; a policy that does not fit the queue says nothing.
+    #[test]
+    fn leaders_are_where_the_queue_or_its_policy_wants_them() {
+        let mut state = cluster(5, 0);
+        state.apply(Command::PutVhost(Vhost::named("/"))).unwrap();
+        let led = |state: &State, arguments: &FieldTable| {
+            let names = (0..50).map(|number| format!("q-{number}"));
+            names.map(|name| placed(state, &name, arguments)[0]).collect::<BTreeSet<u64>>()
+        };
+        let argument = |locator| table([("x-queue-leader-locator", text(locator))]);
+        let (none, local, balanced) =
+            (FieldTable::default(), argument("client-local"), argument("balanced"));
+        let here = BTreeSet::from([2]);
+        let everywhere = BTreeSet::from([1, 2, 3, 4, 5]);
+        assert_eq!(led(&state, &none), here);
+        assert_eq!(led(&state, &balanced), everywhere);
+        let put = |pattern, definition| Command::PutPolicy(policy("p", pattern, 0, definition));
+        let spread = json!({"queue-leader-locator": "balanced"});
+        state.apply(put("^other-", spread.clone())).unwrap();
+        assert_eq!(led(&state, &none), here);
+        state.apply(put("^q-", spread)).unwrap();
+        assert_eq!(led(&state, &none), everywhere);
+        assert_eq!(led(&state, &local), here);
+        state.apply(put("^q-", json!({"queue-leader-locator": "client-local"}))).unwrap();
+        assert_eq!(led(&state, &none), here);
+        assert_eq!(led(&state, &balanced), everywhere);
+        let of_classic = json!({"queue-leader-locator": "balanced", "queue-mode": "lazy"});
+        state.apply(put("^q-", of_classic)).unwrap();
+        assert_eq!(led(&state, &none), here);
+        // Who is drained does not lead, wherever the queue is declared.
+        state.apply(Command::SetMaintenance { id: 2, on: true }).unwrap();
+        assert!(!led(&state, &local).contains(&2) && !led(&state, &balanced).contains(&2));
     }
 
     #[test]
