@@ -78,7 +78,8 @@ fn tls_with_client_certificates_and_reload() {
         .set("tls.key", path("server.key"))
         .set("tls.ca", path("ca.pem"))
         .set("tls.verify", "optional")
-        .set("tls.login_from", "common_name");
+        .set("tls.login_from", "common_name")
+        .set("auth.mechanisms", "PLAIN, EXTERNAL");
     let Some(broker) = Broker::own(setup) else { return };
     broker.user("somebody", ".*", ".*", ".*");
     let works = |step: &str| {

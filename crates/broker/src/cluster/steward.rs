@@ -401,20 +401,25 @@ impl Cluster {
         let change =
             async |change| self.host.change(GROUP, change).await.map_err(|error| error.to_string());
         let (voters, learners) = group.proposer.members();
-        if !voters.contains(&node) {
+        let votes = voters.contains(&node);
+        if !votes {
             if !learners.contains(&node) {
                 change(Change::AddLearner(node)).await?;
             }
             self.caught_up(node).await?;
-            change(Change::Promote(node)).await?;
-            tracing::info!(%node, name, "a node has got a vote");
         }
+        // Before the new one votes: with both, it would take one more than before to decide anything, and
+        // the old one does not come back.
         let state = group.part.topology.state();
         for old in self.members().into_iter().filter(|member| *member != node) {
             if state.node(old).is_some_and(|known| &*known.name == name) {
                 tracing::info!(node = %old, name, "the old self of a node is no member any more");
                 change(Change::Remove(old)).await?;
             }
+        }
+        if !votes {
+            change(Change::Promote(node)).await?;
+            tracing::info!(%node, name, "a node has got a vote");
         }
         Ok(())
     }

@@ -458,9 +458,10 @@ pub const KEYS: &[Key] = &[
     key(
         "auth.mechanisms",
         Kind::List { words: &["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"] },
-        "[\"PLAIN\", \"AMQPLAIN\", \"EXTERNAL\", \"ANONYMOUS\"]",
+        "[\"PLAIN\", \"AMQPLAIN\", \"ANONYMOUS\"]",
         "Ways to log in that clients are offered.\n\
-         EXTERNAL is offered only where a client certificate was verified, ANONYMOUS only with auth.anonymous_user.",
+         EXTERNAL, by the name in a verified client certificate, has to be added: many clients prefer it, also where\n\
+         certificates are only for TLS and passwords for login. ANONYMOUS is offered only with auth.anonymous_user.",
     ),
     key(
         "auth.anonymous_user",
