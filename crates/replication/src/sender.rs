@@ -37,7 +37,8 @@ pub struct Limits {
     pub whole_below: usize,
     /// When it is told so all the same, after the last piece was answered (default 500 ms).
     pub whole_after: Millis,
-    /// Unanswered bytes above which writers wait (default 8 MiB), until half of it is answered.
+    /// Unanswered bytes of the live stream above which writers wait (default 8 MiB), until half of it
+    /// is answered. The copy does not count: its window bounds it.
     pub backlog: usize,
 }
 
@@ -269,6 +270,10 @@ impl Sender {
         self.unanswered_bytes
     }
 
+    fn unanswered_live(&self) -> usize {
+        self.unanswered_bytes - self.unanswered_pieces
+    }
+
     fn request(&mut self, now: Millis, request: Request, out: &mut Vec<Effect>) -> Number {
         self.last = Number(self.last.0 + 1);
         let bytes = request.size();
@@ -282,7 +287,7 @@ impl Sender {
         self.unanswered_bytes += bytes;
         self.unanswered_pieces += if is_piece { bytes } else { 0 };
         out.push(Effect::Send(Downward::Request(number, request)));
-        if !self.throttled && self.unanswered_bytes > self.limits.backlog {
+        if !self.throttled && self.unanswered_live() > self.limits.backlog {
             self.throttled = true;
             out.push(Effect::Throttle(true));
         }
@@ -302,7 +307,7 @@ impl Sender {
                 self.phase = Phase::Persisting;
             }
         }
-        if self.throttled && self.unanswered_bytes <= self.limits.backlog / 2 {
+        if self.throttled && self.unanswered_live() <= self.limits.backlog / 2 {
             self.throttled = false;
             out.push(Effect::Throttle(false));
         }

@@ -216,6 +216,25 @@ fn writers_are_throttled() {
     assert_eq!(out, [Effect::Throttle(false), Effect::Lost(Loss::Closed)]);
 }
 
+/// The copy bounds itself: long pieces are no reason for writers to wait.
+#[test]
+fn pieces_throttle_nobody() {
+    let mut sender = begin();
+    let mut out = Vec::new();
+    sender.piece(Millis(0), Some((1, 0, Bytes::from(vec![b'p'; 1000]))), &mut out);
+    for position in 1..=12 {
+        sender.batch(Millis(0), position, bytes(), &mut out);
+    }
+    assert!(!out.contains(&Effect::Throttle(true)), "60 bytes of the stream are unanswered");
+    sender.batch(Millis(0), 13, bytes(), &mut out);
+    assert_eq!(out.pop(), Some(Effect::Throttle(true)));
+    // The piece is the first that is answered.
+    assert_eq!(durable(&mut sender, 1), [Effect::ReadPiece]);
+    let mut out = Vec::new();
+    sender.piece(Millis(0), Some((1, 0, Bytes::from(vec![b'p'; 1000]))), &mut out);
+    assert_eq!(durable(&mut sender, 8), [Effect::Throttle(false)]);
+}
+
 /// Two nodes and a connection that may be cut at any time.
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 struct Pair {
