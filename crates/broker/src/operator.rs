@@ -11,7 +11,7 @@ mod reconciliation;
 mod turn;
 mod views;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -279,6 +279,10 @@ impl ManagedNode for Operator {
 
     fn raft_members(&self) -> Vec<RaftMember> {
         parts::raft_members(&self.node)
+    }
+
+    async fn lost_members(&self) -> BTreeSet<QueueId> {
+        inquiries::lost_members(&self.node).await
     }
 
     fn hibernations(&self) -> u64 {

@@ -5,7 +5,7 @@
 //! they are imported, through methods of their own, since the broker checks the user's rights and
 //! performs these as it does for AMQP clients.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -156,6 +156,9 @@ pub trait Node: Send + Sync + 'static {
 
     /// This node's members of quorum queues.
     fn raft_members(&self) -> Vec<RaftMember>;
+
+    /// The quorum queues of which nodes that answer should have a member and have no data of it.
+    fn lost_members(&self) -> impl Future<Output = BTreeSet<QueueId>> + Send;
 
     /// How often one of them has begun to hibernate since the node started.
     fn hibernations(&self) -> u64;

@@ -32,7 +32,7 @@ pub struct Target {
 pub struct Caution {
     /// How many entries every other member may be behind.
     pub lag: u64,
-    /// The largest log, in bytes, that is copied to a new member; 0: any.
+    /// How many bytes are copied to a new member at most, of log and bodies; 0: any.
     pub log_bytes: u64,
 }
 

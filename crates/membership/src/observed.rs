@@ -25,8 +25,9 @@ pub struct Observed {
     pub is_changing: bool,
     /// The index of the leader's last entry.
     pub last: u64,
-    /// Bytes of the leader's log and state: what a new member gets.
-    pub log_bytes: u64,
+    /// About how many bytes a new member gets: the leader's checkpoint, the bodies that are alive, and
+    /// its log.
+    pub whole_bytes: u64,
     /// Nodes on which adding a member of this queue failed a while ago.
     pub avoided: Vec<NodeId>,
 }

@@ -316,7 +316,7 @@ impl Planner<'_> {
 
     /// Whether the log can be copied.
     fn is_small(&self, caution: &Caution) -> Result<(), Refusal> {
-        let bytes = self.observed.log_bytes;
+        let bytes = self.observed.whole_bytes;
         if caution.log_bytes != 0 && bytes > caution.log_bytes {
             return Err(Refusal::LogTooLarge { bytes, limit: caution.log_bytes });
         }

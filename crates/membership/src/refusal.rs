@@ -84,11 +84,11 @@ pub enum Refusal {
         /// Entries that it may be behind.
         limit: u64,
     },
-    /// The log is too large to be copied.
+    /// Too much would have to be copied.
     LogTooLarge {
-        /// Its size in bytes.
+        /// So many bytes: of messages and log.
         bytes: u64,
-        /// The largest that is copied.
+        /// The most that is copied.
         limit: u64,
     },
     /// Adding a member on the only nodes there are failed a while ago.
@@ -258,7 +258,7 @@ impl fmt::Display for Refusal {
                 write!(f, "none is added while it is not known how far the member on {node} is")
             }
             Self::LogTooLarge { bytes, limit } => {
-                write!(f, "none is added: the log has {bytes} bytes, limit {limit}")
+                write!(f, "none is added: {bytes} bytes would have to be copied, limit {limit}")
             }
             Self::Avoided { node } => {
                 write!(f, "adding a member on {node} failed; it is tried again later")

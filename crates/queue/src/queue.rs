@@ -266,6 +266,11 @@ impl Queue {
         self.unsettled_bytes
     }
 
+    /// Bytes of the bodies of all messages, whatever becomes of them.
+    pub fn body_bytes(&self) -> u64 {
+        self.ready_bytes() + self.delayed_bytes() + self.dead_bytes() + self.unsettled_bytes()
+    }
+
     /// Subscriptions, without those that ended and still hold messages.
     pub fn consumers(&self) -> usize {
         self.consumers.live()

@@ -104,8 +104,9 @@ pub(crate) struct Outline {
     pub(crate) last: Option<LogId>,
     pub(crate) purged: Option<LogId>,
     pub(crate) checkpointed: Option<LogId>,
-    /// Of all entries.
+    /// Of all entries, and of the last checkpoint that this start has stored.
     pub(crate) bytes: u64,
+    pub(crate) image: u64,
 }
 
 /// One entry of the log.
@@ -403,6 +404,7 @@ impl GroupLog {
             purged: state.purged.map(|(id, _)| id),
             checkpointed: state.checkpoint.map(|(id, _)| id),
             bytes: state.bytes,
+            image: state.image,
         }
     }
 

@@ -104,6 +104,12 @@ pub trait Member: Send + Sync + 'static {
     /// The live bodies that a checkpoint names, under names that tell them apart.
     fn export(&self, state: &Bytes) -> Vec<(u64, BodyPlace)>;
 
+    /// About how many bytes the bodies have that [`export`](Self::export) would give for a checkpoint
+    /// taken now.
+    fn body_bytes(&self) -> u64 {
+        0
+    }
+
     /// The log no longer needs the entries up to this index: their records are the member's to
     /// release, at once or later.
     fn purged(&self, upto: u64);

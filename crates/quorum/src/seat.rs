@@ -62,6 +62,12 @@ impl Seat {
         self.state.lock().role
     }
 
+    /// See [`Member::body_bytes`].
+    pub(crate) fn body_bytes(&self) -> u64 {
+        let member = self.state.lock().member.clone();
+        member.map_or(0, |member| member.body_bytes())
+    }
+
     /// The term in which this node may propose.
     pub(crate) fn leading(&self) -> Option<u64> {
         let term = self.leading.load(Ordering::Acquire);

@@ -27,6 +27,9 @@ pub struct Status {
     pub purged: Option<u64>,
     /// Bytes of the entries in its log.
     pub log_bytes: u64,
+    /// About how many bytes a new member would get: the last checkpoint, the bodies that are alive, and
+    /// the log. Bodies that lie in the log count twice.
+    pub whole_bytes: u64,
     /// The members of the newest membership, ascending.
     pub members: Vec<MemberStatus>,
     /// Whether a change of the members is not committed yet.
@@ -122,6 +125,7 @@ impl Shared {
             checkpoint: log.checkpointed.map(|id| id.index),
             purged: log.purged.map(|id| id.index),
             log_bytes: log.bytes,
+            whole_bytes: log.image + group.seat.body_bytes() + log.bytes,
             members: view.members,
             is_changing: view.is_changing,
             has_failed: group.seat.has_failed(),

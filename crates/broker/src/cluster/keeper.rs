@@ -345,6 +345,7 @@ mod tests {
             checkpoint: None,
             purged: None,
             log_bytes: 0,
+            whole_bytes: 0,
             members: members.iter().map(member).collect(),
             is_changing: false,
             has_failed: false,

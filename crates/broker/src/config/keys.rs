@@ -255,7 +255,7 @@ pub const KEYS: &[Key] = &[
         "quorum_queue.continuous_membership_reconciliation.max_log_size",
         size(0, 1024 * TIB),
         "\"10GiB\"",
-        "The largest log that is copied to a new member; 0 copies any.",
+        "How much is copied to a new member at most, of messages and log; 0 copies any.",
     ),
     key(
         "quorum_queue.continuous_membership_reconciliation.concurrency",

@@ -29,7 +29,7 @@ pub struct Reconciliation {
     pub target_group_size: u64,
     /// Entries that a member may be behind when another one is added.
     pub max_lag: u64,
-    /// Bytes of the largest log that is copied; 0: any.
+    /// Bytes that are copied to a new member at most, of messages and log; 0: any.
     pub max_log_size: u64,
     /// Steps at once, from 1.
     pub concurrency: usize,

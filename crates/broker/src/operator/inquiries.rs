@@ -232,6 +232,16 @@ pub(super) async fn ask_all(node: &Node, question: &Inquiry) -> Vec<(NodeId, Opt
     answers
 }
 
+/// The queues of which this node or a connected one has lost its member.
+pub(super) async fn lost_members(node: &Node) -> BTreeSet<QueueId> {
+    let mut lost: BTreeSet<QueueId> = node.cluster.berths.all_lost().into_iter().collect();
+    for (_, answer) in ask_all(node, &Inquiry::LostMembers).await {
+        let theirs = answer.and_then(|bytes| inquiry::decode::<Vec<u64>>(&bytes).ok());
+        lost.extend(theirs.into_iter().flatten().map(QueueId));
+    }
+    lost
+}
+
 /// What answers other nodes.
 #[derive(Debug)]
 struct Desk(Weak<Node>);

@@ -56,9 +56,21 @@ pub(crate) struct Containers {
     log: VecDeque<(u64, Seq, Option<u64>)>,
     /// Records that nobody needs any more.
     free: Vec<Seq>,
+    /// Bytes of the bodies that are alive, as they were last told.
+    body_bytes: u64,
 }
 
 impl Containers {
+    /// So many bytes of bodies are alive.
+    pub(crate) fn weigh(&mut self, body_bytes: u64) {
+        self.body_bytes = body_bytes;
+    }
+
+    /// See [`weigh`](Self::weigh).
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
     /// A committed entry with `count` messages from `first` on.
     pub(crate) fn entry(&mut self, index: u64, position: Seq, first: Seq, count: u32) {
         let names = (count > 0).then_some(first.0);
@@ -220,7 +232,8 @@ impl Containers {
 
     /// Forgets everything: another state takes its place, and says what it needs of the log.
     pub(crate) fn clear(&mut self) {
-        let Self { by_first, alone, log, free } = self;
+        let Self { by_first, alone, log, free, body_bytes } = self;
+        *body_bytes = 0;
         free.extend(by_first.values().filter(|it| it.purged).map(|it| it.position));
         free.extend(alone.values().copied());
         by_first.clear();

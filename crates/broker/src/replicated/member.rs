@@ -65,6 +65,10 @@ impl Member for QueueMember {
         self.post(Input::Install { state, records: bodies, done });
     }
 
+    fn body_bytes(&self) -> u64 {
+        self.containers.lock().body_bytes()
+    }
+
     fn export(&self, state: &Bytes) -> Vec<(u64, BodyPlace)> {
         // All that is alive now: what died since the checkpoint is settled by entries behind it, and
         // what came since comes with them.

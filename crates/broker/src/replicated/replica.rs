@@ -852,15 +852,14 @@ impl Replica {
     /// The journal has synced up to `lsn`: bodies up to there may be dropped.
     pub(crate) fn synced(&mut self, lsn: journal::op::Lsn, keep: u64) {
         self.bodies.synced(lsn);
-        let next = self.machine.queue().oldest_ready().unwrap_or(Seq(u64::MAX));
-        self.bodies.evict(keep, next);
+        self.bodies.evict(keep, self.machine.queue().oldest_ready().unwrap_or(Seq(u64::MAX)));
     }
 
     /// Reports to the desk what has changed since the last report.
     pub(crate) fn report(&mut self, desk: &mut Desk) {
-        let weight = self.bodies.weight();
-        desk.weight.follow(self.weighed, weight);
-        self.weighed = weight;
+        let before = std::mem::replace(&mut self.weighed, self.bodies.weight());
+        desk.weight.follow(before, self.weighed);
+        self.containers.lock().weigh(self.machine.queue().body_bytes());
         if self.leading.is_some() {
             desk.counted.add_difference(&self.counters, &self.reported);
         }

@@ -9,11 +9,12 @@ use amqp::request::{Event, Flow, Outcome, Unsettled};
 use metadata::objects::member::{Member, Stage};
 use model::id::{ConsumerId, NodeId, QueueId, Seq, StreamId};
 use quorum::change::Change;
+use quorum::group::GroupId;
 
 use crate::replicated::order::{self, OWN, Order};
 use crate::replicated::version::NEWEST;
 use crate::shard::command::{Consumed, Deleted, Got, Settlement};
-use net::{Net, Node};
+use net::{Net, Node, until};
 
 const QUEUE: QueueId = QueueId(100);
 
@@ -92,6 +93,27 @@ async fn questions_are_answered_from_everywhere() {
     a.cancel(QUEUE, ConsumerId(1)).await;
     assert_eq!(c.purge(QUEUE).await, Some(3));
     assert_eq!(c.delete(QUEUE, true, true).await, Deleted::Done(0));
+}
+
+/// What waits is copied to a new member, wherever it lies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_knows_how_much_a_new_member_gets() {
+    let net = Net::new(3);
+    net.declare(QUEUE).await;
+    let client = net.nodes()[0].client();
+    for number in 0..20 {
+        client.publish(QUEUE, number, &[7; 5_000]);
+    }
+    client.confirmed(20).await;
+    let (leader, group) = (net.leader(QUEUE).await, GroupId::from(QUEUE));
+    leader.host().checkpoint(group).await.expect("it runs");
+    let besides_the_log = || {
+        let status = leader.host().status(group).expect("it runs");
+        status.whole_bytes - status.log_bytes
+    };
+    until(|| (100_000..110_000).contains(&besides_the_log())).await;
+    assert_eq!(client.purge(QUEUE).await, Some(20));
+    until(|| besides_the_log() < 10_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use metadata::objects::member::Stage;
 use metadata::objects::queue::{Queue, QueueKind};
 use regex::RegexBuilder;
 use serde_json::{Value, json};
@@ -56,7 +57,7 @@ pub(super) async fn check<N: Node>(call: &Call<'_, N>, path: &[String]) -> Outco
         ["virtual-hosts"] => ok(json!({})),
         ["node-is-quorum-critical"] => quorum_critical(call).await,
         ["new-quorum-queue-replicas-have-finished-initial-sync"] => initial_sync(call),
-        ["quorum-queues-without-ghost-members"] => ghosts(call),
+        ["quorum-queues-without-ghost-members"] => ghosts(call).await,
         ["quorum-queues-without-elected-leaders", rest @ ..] => leaderless(call, rest).await?,
         ["journals-are-served"] => journals(call, false).await,
         ["journals-are-in-sync"] => journals(call, true).await,
@@ -207,15 +208,17 @@ fn initial_sync<N: Node>(call: &Call<'_, N>) -> Answer {
     )
 }
 
-/// Whether every member of every quorum queue can run: its node is one of the cluster, and it has
-/// its data.
-fn ghosts<N: Node>(call: &Call<'_, N>) -> Answer {
+/// Whether every member of every quorum queue can run: its node is one of the cluster, and does not
+/// say that it has lost the member's data.
+async fn ghosts<N: Node>(call: &Call<'_, N>) -> Answer {
+    let lost = call.node.lost_members().await;
     let is_gone = |node| call.state.node(node).is_none_or(|node| node.lost);
     let mut queues = Vec::new();
     for queue in call.state.all_queues().filter(|queue| queue.kind == QueueKind::Quorum) {
         // A node on its own is not recorded.
         let is_haunted = call.state.nodes().next().is_some() && queue.nodes().any(is_gone);
-        if is_haunted {
+        let is_lost = queue.members.iter().any(|member| member.stage == Stage::Lost);
+        if is_haunted || is_lost || lost.contains(&queue.id) {
             queues.push(name(queue));
         }
     }

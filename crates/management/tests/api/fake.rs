@@ -1,6 +1,6 @@
 //! A node in memory: the real metadata machine, queues that only hold messages.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +41,8 @@ use model::id::{ConnectionId, NodeId, QueueId};
 use model::message::Message;
 use parking_lot::Mutex;
 
+mod mishaps;
+
 /// The name of the node.
 pub(crate) const NODE: &str = "leveret@test";
 /// The node itself.
@@ -63,6 +65,7 @@ struct Inner {
     others: Vec<(String, Part)>,
     silent: BTreeMap<NodeId, String>,
     stopped: Vec<NodeId>,
+    lost: BTreeSet<QueueId>,
     /// Why nodes may not be forgotten.
     keeps_nodes: Option<String>,
     members: Vec<RaftMember>,
@@ -205,26 +208,6 @@ impl Fake {
     /// This node's member of a queue.
     pub(crate) fn member(&self, queue: QueueId) -> RaftMember {
         *self.inner.lock().members.iter().find(|one| one.queue == queue).unwrap()
-    }
-
-    /// Members of queues may not be changed.
-    pub(crate) fn restrict(&self) {
-        self.restricted.store(true, Ordering::Relaxed);
-    }
-
-    /// Nodes may not be forgotten for this reason, or may again.
-    pub(crate) fn keep_nodes(&self, why: Option<&str>) {
-        self.inner.lock().keeps_nodes = why.map(str::to_owned);
-    }
-
-    /// A node does not run.
-    pub(crate) fn stop(&self, node: NodeId) {
-        self.inner.lock().stopped.push(node);
-    }
-
-    /// It runs again.
-    pub(crate) fn runs(&self, node: NodeId) {
-        self.inner.lock().stopped.retain(|one| *one != node);
     }
 
     /// What this node says.
@@ -582,6 +565,10 @@ impl Node for Fake {
 
     fn hibernations(&self) -> u64 {
         7
+    }
+
+    async fn lost_members(&self) -> BTreeSet<QueueId> {
+        self.inner.lock().lost.clone()
     }
 
     fn raft_members(&self) -> Vec<RaftMember> {

@@ -207,6 +207,14 @@ async fn members_without_a_node_and_without_a_vote_are_found() {
     let sync = "health/checks/new-quorum-queue-replicas-have-finished-initial-sync";
     assert_eq!(asker.get(ghosts).await.status, 200);
     assert_eq!(asker.get(sync).await.status, 200);
+    // Its node runs, and has nothing of it.
+    let state = asker.node.state();
+    let q = state.queue("/", "q").unwrap();
+    asker.node.lose(&[q.id]);
+    let found = asker.get(ghosts).await;
+    assert_eq!((found.status, &found.json["queues"][0]["name"]), (503, &json!("q")));
+    asker.node.lose(&[]);
+    assert_eq!(asker.get(ghosts).await.status, 200);
     let id = asker.node.quorum_queue("young", &[OWN, NodeId(0x999)]);
     let found = asker.get(ghosts).await;
     assert_eq!((found.status, &found.json["queues"][0]["name"]), (503, &json!("young")));

@@ -124,7 +124,7 @@ fn disturb(observed: &mut Observed, dice: &mut Dice) {
     }
     observed.is_changing = dice.one_in(16);
     if dice.one_in(8) {
-        observed.log_bytes = CAUTION.log_bytes + 1;
+        observed.whole_bytes = CAUTION.log_bytes + 1;
     }
     if dice.one_in(4) {
         observed.avoided =

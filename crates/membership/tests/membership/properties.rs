@@ -45,7 +45,7 @@ fn world(dice: &mut Dice) -> (Desired, Observed) {
         }
     }
     if dice.one_in(10) {
-        observed.log_bytes = CAUTION.log_bytes + 1;
+        observed.whole_bytes = CAUTION.log_bytes + 1;
     }
     let target = dice.below(8);
     (if dice.one_in(2) { desired(target) } else { removing(target) }, observed)
@@ -120,7 +120,7 @@ fn plans_are_safe_and_end_at_the_largest_size_that_is_allowed() {
             is_free && observed.member(node.id).is_none()
         });
         let calm = observed.members.iter().all(|member| is_well(&observed, member));
-        let can_copy = observed.log_bytes <= CAUTION.log_bytes;
+        let can_copy = observed.whole_bytes <= CAUTION.log_bytes;
         let waits = observed.unstarted.iter().any(|id| {
             let node = observed.node(*id);
             let ready =

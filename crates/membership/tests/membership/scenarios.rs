@@ -246,8 +246,8 @@ fn members_that_lag_and_logs_that_are_too_large_are_waited_for() {
     let said = "none is added while it is not known how far the member on n2 is";
     assert_eq!(refused(&desired(5), &world), [said]);
     let mut world = observed(5, &[1, 2, 3]);
-    world.log_bytes = (1 << 20) + 1;
-    let said = "none is added: the log has 1048577 bytes, limit 1048576";
+    world.whole_bytes = (1 << 20) + 1;
+    let said = "none is added: 1048577 bytes would have to be copied, limit 1048576";
     assert_eq!(refused(&desired(5), &world), [said]);
     world.is_changing = true;
     assert_eq!(refused(&desired(5), &world), ["a change of the members is under way"]);

@@ -27,7 +27,7 @@ pub(crate) fn observed(nodes: u64, members: &[u64]) -> Observed {
         unstarted: Vec::new(),
         is_changing: false,
         last: LAST,
-        log_bytes: 1000,
+        whole_bytes: 1000,
         avoided: Vec::new(),
     };
     count(&mut observed);

@@ -148,6 +148,7 @@ impl Site for Fake {
             checkpoint: None,
             purged: None,
             log_bytes: 0,
+            whole_bytes: 0,
             members: group.iter().map(member).collect(),
             is_changing: false,
             has_failed: false,

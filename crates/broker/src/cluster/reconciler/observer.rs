@@ -160,7 +160,7 @@ impl Observer {
             members,
             is_changing: status.is_changing || known.is_busy,
             last: status.last.unwrap_or(0),
-            log_bytes: status.log_bytes,
+            whole_bytes: status.whole_bytes,
             avoided: known.avoided,
         };
         Some((desired, observed))

@@ -49,7 +49,7 @@ use crate::shards::Shards;
 use crate::totals::{Counters, Totals};
 
 /// Waits for something that happens in the end.
-async fn until(is_so: impl Fn() -> bool) {
+pub(super) async fn until(is_so: impl Fn() -> bool) {
     let waited = async {
         while !is_so() {
             tokio::time::sleep(Duration::from_millis(2)).await;

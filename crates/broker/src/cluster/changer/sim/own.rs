@@ -96,6 +96,7 @@ impl Site for Own {
             checkpoint: None,
             purged: None,
             log_bytes: 0,
+            whole_bytes: 0,
             members,
             is_changing: at > own.committed,
             has_failed: false,
