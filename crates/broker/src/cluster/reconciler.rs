@@ -12,7 +12,7 @@
 //! message: everything is known on the node that leads it. Before a step it makes sure that it leads.
 
 mod drive;
-mod hearing;
+pub(crate) mod hearing;
 pub(crate) mod observer;
 pub(crate) mod report;
 
@@ -78,7 +78,7 @@ pub(crate) struct Reconciler {
 
 /// What policies and nodes were when they were last looked at.
 #[derive(Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     nodes: Vec<Arc<Node>>,
     policies: Vec<Policy>,
     /// Starts of nodes that were connected.
@@ -395,7 +395,7 @@ impl From<MemberError> for Failure {
 }
 
 impl Seen {
-    fn of(state: &State) -> Self {
+    pub(crate) fn of(state: &State) -> Self {
         let policies = state.vhosts().flat_map(|vhost| {
             state.policies(&vhost.name).chain(state.operator_policies(&vhost.name)).cloned()
         });
@@ -403,7 +403,7 @@ impl Seen {
         Self { nodes: state.nodes().cloned().collect(), policies: policies.collect(), up }
     }
 
-    fn is_as(&self, other: &Self) -> bool {
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
         self.nodes == other.nodes && self.policies == other.policies
     }
 }

@@ -30,6 +30,8 @@ use quorum::status::MemberStatus;
 use super::raft::{Config, Group, Replica, What as Entry};
 use super::*;
 use crate::cluster::keeper;
+use crate::cluster::reconciler::Seen;
+use crate::cluster::reconciler::hearing::Hearing;
 use crate::cluster::reconciler::observer::{Known, Observer};
 use crate::cluster::steward::former_selves;
 use crate::config::reconciliation::Reconciliation;
@@ -413,7 +415,7 @@ fn world(seed: u64, broken: Option<Rule>) -> World {
     let settings = Reconciliation {
         enabled: true,
         auto_remove: rng.one_in(2),
-        interval: Duration::from_secs(20),
+        interval: Duration::from_hours(1),
         trigger_interval: Duration::from_millis(700),
         target_group_size: [0, 3, 5][rng.below(3) as usize],
         max_lag: 1000,

@@ -76,6 +76,7 @@ pub(super) async fn reconcile(changer: Arc<Changer<Own>>) {
     drop(world);
     let mut scheduler = Scheduler::new(Timestamp(0), settings.timing(), 0);
     let (mut observer, mut known) = (Observer::default(), BTreeSet::new());
+    let (mut seen, mut hearing, mut up) = (Seen::default(), Hearing::default(), BTreeSet::new());
     let mut steps: tokio::task::JoinSet<(QueueId, Step, bool)> = tokio::task::JoinSet::new();
     loop {
         let Some(led) = led(&changer.site) else { return };
@@ -94,9 +95,29 @@ pub(super) async fn reconcile(changer: Arc<Changer<Own>>) {
             settings = wanted;
             scheduler.on(now(begin), Event::Reloaded(settings.timing()), 0);
         }
-        // Something always happens somewhere.
-        scheduler.on(now(begin), Event::Trigger, 0);
-        listen(&changer, &mut observer);
+        // Only what a node hears of wakes it.
+        let state = Seen::of(&changer.site.state());
+        if !state.is_as(&seen) {
+            seen = state;
+            scheduler.on(now(begin), Event::Trigger, 0);
+        }
+        let Some(there) = connected(&changer) else { return };
+        if there != up {
+            scheduler.on(now(begin), Event::Trigger, 0);
+            for start in there.difference(&up) {
+                scheduler.on(now(begin), Event::Up(start.0), 0);
+            }
+            up = there;
+            let starts: Vec<(NodeId, u64)> = up.iter().copied().collect();
+            hearing.connected(now(begin), &starts);
+        }
+        for start in hearing.due(now(begin)) {
+            let lost = answer(&changer, start.0);
+            hearing.answered(now(begin), start, lost.is_some());
+            for queue in lost.map(|lost| observer.has_lost(start.0, lost)).unwrap_or_default() {
+                scheduler.on(now(begin), Event::Touched(queue), 0);
+            }
+        }
         while let Some(order) = scheduler.order(now(begin)) {
             match order {
                 Order::Examine(queue) => {
@@ -123,6 +144,9 @@ pub(super) async fn reconcile(changer: Arc<Changer<Own>>) {
             () = tokio::time::sleep(Duration::from_millis(500)) => {}
             Some(ended) = steps.join_next(), if !steps.is_empty() => {
                 let Ok((queue, step, done)) = ended else { return };
+                if let Some(node) = step.action.relies_on().filter(|_| done) {
+                    observer.has_found(node, queue);
+                }
                 let outcome = if done { Ended::Done } else { Ended::Failed };
                 scheduler.on(now(begin), Event::Finished { queue, step, outcome }, 0);
             }
@@ -130,15 +154,23 @@ pub(super) async fn reconcile(changer: Arc<Changer<Own>>) {
     }
 }
 
-/// Hears which nodes have lost parts.
-pub(super) fn listen(changer: &Changer<Own>, observer: &mut Observer) {
-    let Some(world) = changer.site.world() else { return };
+/// The starts of other nodes that are connected.
+fn connected(changer: &Changer<Own>) -> Option<BTreeSet<(NodeId, u64)>> {
+    let (me, world) = (changer.site.me(), changer.site.world()?);
     let world = world.lock();
-    for (node, machine) in &world.machines {
-        if world.reaches(changer.site.me, *node) && world.broken != Some(Rule::LostAreReported) {
-            observer.has_lost(*node, machine.lost.clone());
-        }
+    let others = world.machines.iter().filter(|(node, _)| world.reaches(me, **node));
+    Some(others.map(|(node, machine)| (*node, machine.boot)).filter(|it| it.0 != me).collect())
+}
+
+/// What a node says that it has lost, if it answers.
+fn answer(changer: &Changer<Own>, node: NodeId) -> Option<BTreeSet<QueueId>> {
+    let world = changer.site.world()?;
+    let mut world = world.lock();
+    if world.broken == Some(Rule::LostAreReported) {
+        return Some(BTreeSet::new());
     }
+    let is_heard = world.reaches(changer.site.me(), node) && !world.rng.one_in(3);
+    is_heard.then(|| world.machines.get(&node).map(|it| it.lost.clone()))?
 }
 
 pub(super) fn examine(
