@@ -10,6 +10,7 @@
 //! At most [`IN_FLIGHT`] entries of this node are under way at once; everything that arrives
 //! meanwhile becomes the next one.
 
+pub(crate) mod carry;
 pub(crate) mod checkpoint;
 mod dead;
 mod lend;
@@ -102,16 +103,6 @@ struct Leading {
     /// Nodes whose consumers may lack what an earlier leader had assigned to them: they get nothing
     /// new before they have asked for that, or the order would break.
     unattached: BTreeSet<Sender>,
-}
-
-/// Messages that move out of a container into records of their own.
-#[derive(Debug)]
-pub(crate) struct Carried {
-    /// The container.
-    first: Seq,
-    /// The state that they belong to.
-    installs: u64,
-    messages: Vec<Seq>,
 }
 
 /// See the module head.
@@ -733,88 +724,6 @@ impl Replica {
     /// The log needs nothing up to `index` any more.
     pub(crate) fn purged(&mut self, desk: &Desk, queue: QueueId, index: u64) {
         self.containers.lock().purged(index);
-        self.carry(desk, queue);
-    }
-
-    /// Starts to move the last messages out of a container that is mostly dead.
-    fn carry(&mut self, desk: &Desk, queue: QueueId) {
-        if self.carrying.is_some() {
-            return;
-        }
-        let containers = self.containers.lock();
-        let Some(&(first, count)) = containers.wasteful(1).first() else { return };
-        let places = self.survivors(first, count);
-        let places: Vec<(Seq, Place)> =
-            places.filter_map(|seq| containers.place(seq).map(|place| (seq, place))).collect();
-        drop(containers);
-        self.carrying = Some(first);
-        desk.read_places(queue, self.stream, places, true);
-    }
-
-    /// Which of a container's messages are alive.
-    fn survivors(&self, first: Seq, count: u32) -> impl Iterator<Item = Seq> + '_ {
-        (first.0..first.0 + u64::from(count)).map(Seq).filter(|seq| self.is_alive(*seq))
-    }
-
-    fn is_alive(&self, seq: Seq) -> bool {
-        let leaves = |leading: &Leading| {
-            leading.held.contains(&seq) || leading.dead.iter().any(|(dead, _)| *dead == seq)
-        };
-        self.machine.queue().head(seq).is_some() || self.leading.as_ref().is_some_and(leaves)
-    }
-
-    /// Bodies of a container have been read. Gives those that need a record of their own, each with
-    /// the name that it is stored under, and what [`Replica::on_stored`] has to be told then.
-    pub(crate) fn on_carried(
-        &mut self,
-        bodies: Vec<(Seq, Option<Message>)>,
-    ) -> Option<(Carried, Vec<(u64, journal::op::Payload)>)> {
-        let first = self.carrying?;
-        let mut messages: BTreeMap<Seq, Message> =
-            bodies.into_iter().filter_map(|(seq, message)| Some((seq, message?))).collect();
-        messages.retain(|seq, _| self.is_alive(*seq));
-        let is_whole = match self.containers.lock().count(first) {
-            Some(count) => self.survivors(first, count).all(|seq| messages.contains_key(&seq)),
-            None => true,
-        };
-        if !is_whole {
-            tracing::error!(%first, "a record of messages cannot be read and stays as it is");
-            self.containers.lock().is_unreadable(first);
-            self.carrying = None;
-            return None;
-        }
-        let carried = Carried {
-            first,
-            installs: self.installs,
-            messages: messages.keys().copied().collect(),
-        };
-        let payload =
-            |(seq, message)| (body_name(seq, false), journal::op::Payload::Message(message));
-        Some((carried, messages.into_iter().map(payload).collect()))
-    }
-
-    /// Carried bodies are durable in their new records.
-    pub(crate) fn on_stored(
-        &mut self,
-        desk: &Desk,
-        queue: QueueId,
-        carried: &Carried,
-        positions: &[Seq],
-    ) {
-        let mut containers = self.containers.lock();
-        if carried.installs != self.installs {
-            // There is another state, which knows nothing of them.
-            containers.unwanted(positions);
-            return;
-        }
-        let survivors: Vec<(Seq, Seq)> =
-            carried.messages.iter().copied().zip(positions.iter().copied()).collect();
-        containers.carried(carried.first, &survivors);
-        for seq in carried.messages.iter().filter(|seq| !self.is_alive(**seq)) {
-            containers.release(*seq, *seq);
-        }
-        drop(containers);
-        self.carrying = None;
         self.carry(desk, queue);
     }
 
