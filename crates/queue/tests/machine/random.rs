@@ -326,7 +326,10 @@ impl Pair {
                 }
                 Effect::DeadLetter { seq, .. } => {
                     let refused = reply == Reply::Rejected && seq.0 >= newest;
-                    if self.queue.death(seq).is_some() {
+                    // A message that expires with a command may be buried by it.
+                    let is_buried = effects.contains(&Effect::Release { first: seq, last: seq })
+                        && matches!(command, Command::Bury { seq: one } if *one == seq);
+                    if self.queue.death(seq).is_some() || is_buried {
                         assert!(self.here.contains(&seq), "{seq} is no longer here");
                         continue;
                     }
