@@ -1,8 +1,9 @@
 //! Taking a node that does not come back out of the cluster.
 //!
 //! The order is: whoever decides is asked whether it may be, its members of quorum queues go (whoever
-//! asks does both first), queues that are only there, its vote on the topology, its record. Cut anywhere, doing it again goes on; what is left of members whose node is
-//! not recorded any more is found as dangling.
+//! asks does both first), queues that are only there, its vote on the topology, its record. Cut
+//! anywhere, doing it again goes on; what is left of members whose node is not recorded any more is
+//! found as dangling.
 
 use metadata::command::Command;
 use metadata::refusal::Refusal;
