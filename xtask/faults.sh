@@ -46,8 +46,8 @@ fault BM-1 crates/membership/src/desired.rs '\[policy, operator_policy, argument
 fault BM-3 $plan 'filter\(\|member\| !observed\.runs\(member\)\)\.collect' 'filter(|_| false).collect' \
   membership bm_3_
 fault BM-5 crates/membership/src/refusal.rs \
-  '\| Self::Unconfirmed\n(\s+\| Self::Changing.*?)\| Self::LogTooLarge' \
-  '\n$1| Self::Unconfirmed | Self::LogTooLarge' membership bm_5_
+  '\| Self::Unconfirmed\n(\s+\| Self::Changing.*?)Self::Disabled\n' \
+  '\n$1Self::Disabled | Self::Unconfirmed\n' membership bm_5_
 fault BM-6 $plan 'if observed\.nodes\.is_empty\(\)' 'if false' membership bm_6_
 fault BM-7 $schedule '\(now \+ span\)\.min\(latest\)' 'if latest.0 > 0 { now + span } else { now }' \
   membership bm_7_
@@ -74,7 +74,7 @@ fault BA-3 crates/activation/src/machine/serving.rs 'Some\(Why::SyncUnheard\)' '
 fault BA-4 $candidate 'Class::Held\(_\) => self\.read_linearizable\(out\)' \
   'Class::Held(held) => self.hold(held, view.register, out)' activation ba_4_
 fault BA-5 $class \
-  '\(!rules::broken\(Rule::AheadIsHeld\)\)\.then_some\(Held::LocalAhead\)(.*)=> Class::Held\(Held::LocalAhead\),\n(\s+\}\n\}\n\nimpl Class)' \
+  '\(!rules::broken\(Rule::AheadIsHeld\)\)\.then_some\(Held::LocalAhead\)(.*)=> Class::Held\(Held::LocalAhead\),\n(\s+\}\n\}\n\nimpl fmt)' \
   'None$1=> Class::Stale,\n$2' activation a8_9_forced_values
 fault BA-6 $class 'let Some\(register\) = view\.register else \{[^}]*\};' \
   'let register = view.register.unwrap_or(Register::Committed(Age::ZERO));' activation row_8_
