@@ -12,6 +12,9 @@ for hidden in .cargo .config rust-toolchain.toml rustfmt.toml; do
   [ -e "$root/$hidden" ] && cp -r "$root/$hidden" "$copy"
 done
 target=${CARGO_TARGET_DIR:-$("$cargo" target)}/faults
+# The compiled one: cargo would spend half an hour on its own.
+library=$(cd "$root" && xtask/rocksdb.sh)
+export ROCKSDB_STATIC=1 ROCKSDB_LIB_DIR=$library
 cd "$copy"
 missed=0
 count=0
