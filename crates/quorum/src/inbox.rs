@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
@@ -25,6 +26,24 @@ pub(crate) struct Inbox {
     streams: Mutex<BTreeMap<(NodeId, u64), Receiving>>,
     /// Streams that began while the group was not awake.
     waiting: Mutex<Vec<(mpsc::UnboundedReceiver<AppendRequest>, Origin)>>,
+    /// Streams that openraft has not taken in to their end, also if that has come.
+    serving: Arc<AtomicUsize>,
+}
+
+/// A stream that openraft takes in.
+struct Serving(Arc<AtomicUsize>);
+
+impl Serving {
+    fn begin(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -73,7 +92,7 @@ impl Inbox {
             let (sender, requests) = mpsc::unbounded_channel();
             streams.insert(key, Receiving { next: 0, sender });
             match raft {
-                Some(raft) => drop(Types::spawn(serve(raft.clone(), requests, origin.clone()))),
+                Some(raft) => self.serve(raft, requests, origin.clone()),
                 None => self.waiting.lock().push((requests, origin.clone())),
             }
         }
@@ -96,13 +115,23 @@ impl Inbox {
     /// openraft is there.
     pub(crate) fn serve_waiting(&self, raft: &Raft) {
         for (requests, origin) in self.waiting.lock().drain(..) {
-            drop(Types::spawn(serve(raft.clone(), requests, origin)));
+            self.serve(raft, requests, origin);
         }
     }
 
-    /// Whether no stream is open.
+    fn serve(&self, raft: &Raft, requests: mpsc::UnboundedReceiver<AppendRequest>, origin: Origin) {
+        let serving = Serving::begin(&self.serving);
+        let raft = raft.clone();
+        drop(Types::spawn(async move {
+            serve(raft, requests, origin).await;
+            drop(serving);
+        }));
+    }
+
+    /// Whether no stream is open, and all that came is taken in.
     pub(crate) fn is_empty(&self) -> bool {
-        self.streams.lock().is_empty() && !self.is_waiting()
+        let is_serving = self.serving.load(Ordering::Relaxed) > 0;
+        self.streams.lock().is_empty() && !self.is_waiting() && !is_serving
     }
 
     /// The sender ended a stream.

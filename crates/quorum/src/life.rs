@@ -55,6 +55,8 @@ struct Turn {
     is_wanted: bool,
     waiting: Vec<oneshot::Sender<()>>,
     proposals: Vec<Bytes>,
+    /// The leader that woke it has fallen asleep meanwhile.
+    may_rest: bool,
 }
 
 /// Proposals of a leader that was woken and has not heard of a majority yet.
@@ -165,6 +167,11 @@ pub(crate) struct View {
 }
 
 impl Group {
+    /// Up to where its member has its entries.
+    pub(crate) fn applied(&self) -> Option<LogId> {
+        self.progress.lock().applied
+    }
+
     /// Looks at the group without waking it.
     pub(crate) fn view(&self) -> View {
         let applied = self.progress.lock().applied;
@@ -213,16 +220,28 @@ impl Group {
         }
     }
 
-    /// Whether a sleeping leader knows that a member lacks entries.
-    pub(crate) fn lacks(&self, node: NodeId) -> bool {
-        let Stage::Asleep(summary) = &*self.life.stage.lock() else { return false };
+    /// Whether a leader that sleeps, or falls asleep, has something for a member that has applied so
+    /// much: entries, or the word that they are committed.
+    pub(crate) fn lacks(&self, node: NodeId, applied: Option<LogId>) -> bool {
         let last = self.log.last();
         if founding::is_new(last) {
             // Who knows the group at all knows how it began.
             return false;
         }
         let last = last.map(|id| id.index);
-        summary.matched.iter().any(|(one, at)| *one == node && *at < last)
+        let is_behind = |summary: &Summary| {
+            // One that was taken out and has not heard of it gets nothing, whoever is awake.
+            let mut members = summary.membership.membership().nodes();
+            let is_matched = |(one, at): &(NodeId, Option<u64>)| *one != node || *at >= last;
+            members.any(|(member, ())| *member == node.0)
+                && (applied.map(|id| id.index) < last || !summary.matched.iter().all(is_matched))
+        };
+        match &*self.life.stage.lock() {
+            Stage::Asleep(summary) => is_behind(summary),
+            // It has told those that were there, and this one may not have been.
+            Stage::Falling(_, awake) => is_behind(&awake.summary(self)),
+            Stage::Waking(..) | Stage::Awake(..) | Stage::Stopped(..) => false,
+        }
     }
 
     /// Wakes the group, and keeps it awake for as long as the answer is held.
@@ -292,7 +311,11 @@ impl Group {
                     self.begin_to_wake(&mut stage, Turn::default());
                 }
             }
-            Stage::Waking(..) | Stage::Falling(..) => feed(None),
+            Stage::Waking(turn, _) => {
+                turn.may_rest = false;
+                feed(None);
+            }
+            Stage::Falling(..) => feed(None),
             Stage::Stopped(..) => {}
         }
     }
@@ -311,8 +334,10 @@ impl Group {
 
     /// Its leader sleeps: so may it.
     pub(crate) fn may_rest(&self) {
-        if let Some(awake) = self.awake() {
-            awake.touch(0);
+        match &mut *self.life.stage.lock() {
+            Stage::Awake(awake, _) | Stage::Falling(_, awake) => awake.touch(0),
+            Stage::Waking(turn, _) => turn.may_rest = true,
+            Stage::Asleep(_) | Stage::Stopped(..) => {}
         }
     }
 }

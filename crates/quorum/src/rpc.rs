@@ -8,7 +8,7 @@ use crate::group::GroupId;
 use crate::record::EntryKind;
 use crate::supervisor::plan::Word;
 use crate::types::{
-    AppendRequest, AppendResult, Data, Entry, Payload, TransferRequest, Vote, VoteRequest,
+    AppendRequest, AppendResult, Data, Entry, LogId, Payload, TransferRequest, Vote, VoteRequest,
     VoteResponse,
 };
 use crate::wire::{Malformed, Reader, Write};
@@ -189,8 +189,8 @@ pub(crate) enum Request {
     PreVote { group: GroupId, request: VoteRequest },
     /// The leader gives its leadership to somebody.
     Transfer { group: GroupId, request: TransferRequest },
-    /// Who leads these groups?
-    Ask { groups: Vec<GroupId> },
+    /// Who leads these groups? With each, up to where the asker's member has its entries.
+    Ask { groups: Vec<(GroupId, Option<LogId>)> },
     /// The `number`th piece of a checkpoint.
     Piece { group: GroupId, session: u64, number: u64, piece: Piece },
 }
@@ -217,8 +217,9 @@ impl Request {
             Self::Ask { groups } => {
                 bytes.put_u8(ASK);
                 bytes.count(groups.len());
-                for group in groups {
+                for (group, applied) in groups {
                     bytes.put_u64_le(group.0);
+                    bytes.maybe_log_id(applied.as_ref());
                 }
             }
             Self::Piece { group, session, number, piece } => {
@@ -247,8 +248,9 @@ impl Request {
                 Self::Transfer { group, request }
             }
             ASK => {
-                let count = reader.count(8)?;
-                let groups = (0..count).map(|_| group(&mut reader)).collect::<Result<_, _>>()?;
+                let count = reader.count(9)?;
+                let mut asked = || Ok((group(&mut reader)?, reader.maybe_log_id()?));
+                let groups = (0..count).map(|_| asked()).collect::<Result<_, _>>()?;
                 Self::Ask { groups }
             }
             PIECE => {

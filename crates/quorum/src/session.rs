@@ -14,7 +14,7 @@ use crate::group::Address;
 use crate::links::{Link, Links};
 use crate::member::{Boxed, Transport};
 use crate::rpc::Message;
-use crate::types::{AppendRequest, AppendResult, Payload, Types};
+use crate::types::{AppendRequest, AppendResult, LogId, Payload, Types, Vote};
 use futures_util::{Stream, StreamExt};
 use model::id::NodeId;
 use openraft::async_runtime::Select2;
@@ -54,10 +54,21 @@ pub(crate) enum Answer {
 pub(crate) struct Sessions {
     open: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Answer>>>,
     kicks: watch::Sender<u64>,
-    /// The term in which the group leads and falls asleep, or 0.
-    resting: AtomicU64,
+    /// The group leads and falls asleep.
+    resting: Mutex<Option<Resting>>,
+    /// What each follower has answered that it was told to be committed, and on which connection: by the
+    /// next one it may have started again.
+    told: Mutex<BTreeMap<NodeId, (u64, Option<LogId>)>>,
     /// Checkpoints under way.
     sending: AtomicUsize,
+}
+
+/// What a leader leaves behind that falls asleep: its vote, and its last entry, up to which all is
+/// committed.
+#[derive(Debug, Clone)]
+pub(crate) struct Resting {
+    pub(crate) vote: Vote,
+    pub(crate) last: Option<LogId>,
 }
 
 /// A checkpoint under way.
@@ -77,10 +88,22 @@ impl Sessions {
         self.kicks.send_modify(|kicks| *kicks += 1);
     }
 
-    /// The group falls asleep, and leads in that term if it does: followers hear so by the end of
-    /// their sessions.
-    pub(crate) fn rest(&self, leading: Option<u64>) {
-        self.resting.store(leading.unwrap_or(0), Ordering::Release);
+    /// The group falls asleep, and leads if this says so: followers hear that by the end of their
+    /// sessions, and what is committed if they have not heard it yet.
+    pub(crate) fn rest(&self, leading: Option<Resting>) {
+        *self.resting.lock() = leading;
+    }
+
+    /// A follower has answered an append that said so.
+    fn has_told(&self, node: NodeId, link: u64, commit: Option<LogId>) {
+        let mut told = self.told.lock();
+        let told = told.entry(node).or_default();
+        *told = (link, if told.0 == link { told.1.max(commit) } else { commit });
+    }
+
+    /// What a follower knows to be committed.
+    fn told(&self, node: NodeId, link: u64) -> Option<LogId> {
+        self.told.lock().get(&node).filter(|told| told.0 == link)?.1
     }
 
     /// A checkpoint is being sent until the answer is dropped.
@@ -121,6 +144,13 @@ impl fmt::Debug for Route {
     }
 }
 
+/// An append that is not answered.
+struct UnderWay {
+    bytes: usize,
+    /// What it says is committed.
+    commit: Option<LogId>,
+}
+
 enum State {
     /// Waits for the first connection, or a kick.
     Parked(Boxed<Option<Link>>),
@@ -139,8 +169,7 @@ pub(crate) struct Session<S> {
     input_ended: bool,
     answers: mpsc::UnboundedReceiver<Answer>,
     state: State,
-    /// The bytes of each append under way.
-    under_way: VecDeque<usize>,
+    under_way: VecDeque<UnderWay>,
     under_way_bytes: usize,
     next: u64,
     room: Option<Boxed<()>>,
@@ -176,16 +205,36 @@ impl<S> Session<S> {
             return None;
         };
         let expected = self.next - self.under_way.len() as u64;
-        let Some(bytes) = self.under_way.pop_front().filter(|_| number == expected) else {
+        let Some(under_way) = self.under_way.pop_front().filter(|_| number == expected) else {
             // Answers come in order on one connection, so this follower is confused.
             self.break_off();
             return None;
         };
-        self.under_way_bytes -= bytes;
-        if result.is_err() {
+        self.under_way_bytes -= under_way.bytes;
+        if result.is_ok() {
+            let Route { sessions, to, .. } = &self.route;
+            sessions.has_told(*to, self.link.number, under_way.commit);
+        } else {
             self.state = State::Over;
         }
         Some(result)
+    }
+
+    fn send(&mut self, request: AppendRequest) {
+        let bytes = request.entries.iter().map(|entry| match &entry.payload {
+            Payload::Normal(data) => data.0.len(),
+            Payload::Blank | Payload::Membership(_) => 0,
+        });
+        let bytes = bytes.sum();
+        let group = self.route.address.get();
+        let (session, number, commit) = (self.number, self.next, request.leader_commit);
+        let message = Message::Append { group, session, number, request }.encode();
+        self.next += 1;
+        self.under_way.push_back(UnderWay { bytes, commit });
+        self.under_way_bytes += bytes;
+        if self.route.transport.send(self.route.to, message).is_err() {
+            self.break_off();
+        }
     }
 
     /// The connection is of no more use; nothing that is under way counts.
@@ -242,23 +291,6 @@ impl<S: Stream<Item = AppendRequest> + Unpin> Session<S> {
             }
         }
     }
-
-    fn send(&mut self, request: AppendRequest) {
-        let bytes = request.entries.iter().map(|entry| match &entry.payload {
-            Payload::Normal(data) => data.0.len(),
-            Payload::Blank | Payload::Membership(_) => 0,
-        });
-        let bytes = bytes.sum();
-        let group = self.route.address.get();
-        let (session, number) = (self.number, self.next);
-        let message = Message::Append { group, session, number, request }.encode();
-        self.next += 1;
-        self.under_way.push_back(bytes);
-        self.under_way_bytes += bytes;
-        if self.route.transport.send(self.route.to, message).is_err() {
-            self.break_off();
-        }
-    }
 }
 
 impl<S: Stream<Item = AppendRequest> + Unpin> Stream for Session<S> {
@@ -301,9 +333,19 @@ impl<S> Drop for Session<S> {
         let is_over = self.next > 0 && matches!(self.state, State::Over);
         if is_over || matches!(self.state, State::Open(_)) {
             let (group, session) = (self.route.address.get(), self.number);
-            let message = match self.route.sessions.resting.load(Ordering::Acquire) {
-                0 => Message::Closed { group, session },
-                term => Message::Rests { group, session, term },
+            let resting = self.route.sessions.resting.lock().clone();
+            let message = match resting {
+                None => Message::Closed { group, session },
+                Some(Resting { vote, last }) => {
+                    // What was committed last is told by the append that comes next, and none does.
+                    let told = self.route.sessions.told(self.route.to, self.link.number);
+                    if told < last {
+                        let (prev_log_id, leader_commit) = (last, last);
+                        let entries = Vec::new();
+                        self.send(AppendRequest { vote, prev_log_id, entries, leader_commit });
+                    }
+                    Message::Rests { group, session, term: vote.leader_id.term }
+                }
             };
             // Without a connection the follower has ended it already.
             drop(self.route.transport.send(self.route.to, message.encode()));

@@ -242,8 +242,9 @@ async fn ask(
         }
     }
     let ask = |(node, asked): (NodeId, Vec<usize>)| {
-        let ids: Vec<GroupId> = asked.iter().map(|at| groups[*at].address.get()).collect();
-        let request = Request::Ask { groups: ids }.encode();
+        let asked_about = asked.iter().map(|at| &groups[*at]);
+        let groups = asked_about.map(|group| (group.address.get(), group.applied())).collect();
+        let request = Request::Ask { groups }.encode();
         let answer = shared.transport.request(node, request, ANSWER_WAIT);
         async move {
             let words = rpc::decode_words(answer.await.ok()?).ok()?;
@@ -389,16 +390,16 @@ impl Shared {
 
     /// Answers questions of another node. If nobody leads a group here either, this node sees to
     /// it too, unless it knew as much when it decided about it last.
-    pub(crate) fn words(&self, from: NodeId, groups: &[GroupId]) -> Vec<Word> {
+    pub(crate) fn words(&self, from: NodeId, groups: &[(GroupId, Option<LogId>)]) -> Vec<Word> {
         let mut behind = Vec::new();
-        let mut word = |id: &GroupId| {
+        let mut word = |(id, applied): &(GroupId, Option<LogId>)| {
             let Some(group) = self.at(*id) else { return Word::Unknown };
             if self.heard_leader(&group) == Some(from) {
                 // A leader does not ask who leads.
                 *group.heard.lock() = None;
             }
             let word = self.word(&group);
-            if matches!(word, Word::Leads { .. }) && group.lacks(from) {
+            if matches!(word, Word::Leads { .. }) && group.lacks(from, *applied) {
                 behind.push(Arc::clone(&group));
             }
             if let Word::Lost { term, last, .. } = word {

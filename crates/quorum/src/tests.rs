@@ -16,6 +16,8 @@ mod supervision;
 
 mod sleep;
 
+mod session;
+
 mod founding;
 
 mod upkeep;

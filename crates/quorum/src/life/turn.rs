@@ -11,8 +11,8 @@ use crate::machine::Machine;
 use crate::network::Network;
 use crate::rest::Look;
 use crate::rpc::Message;
-use crate::session::Sessions;
-use crate::types::{Data, LogId, Types};
+use crate::session::{Resting, Sessions};
+use crate::types::{Data, LogId, Types, vote};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use model::id::NodeId;
@@ -77,7 +77,9 @@ impl Group {
         match made {
             Ok(awake) => {
                 let awake = Arc::new(awake);
-                awake.touch(self.now());
+                if !turn.may_rest {
+                    awake.touch(self.now());
+                }
                 let mut proposals = std::mem::take(&mut turn.proposals);
                 if founding::is_new(self.log.last()) {
                     // A leader's first entry says nothing, and shows that it leads: until then
@@ -209,11 +211,15 @@ impl Group {
         };
         // Whatever openraft was given before, it has dealt with once it answers.
         let answered = awake.raft.with_raft_state(|_| ()).await.is_ok();
-        if !answered || self.look(shared, &awake).may_sleep(Duration::ZERO).is_err() {
+        let look = self.look(shared, &awake);
+        if !answered || look.may_sleep(Duration::ZERO).is_err() {
             self.stay_awake();
             return false;
         }
-        awake.sessions.rest(self.seat.leading());
+        // What was looked at is said, whatever has come since.
+        let leads = look.leads.filter(|_| self.seat.leading() == look.leads);
+        let vote = leads.map(|term| vote(term, shared.options.me.0, true));
+        awake.sessions.rest(vote.map(|vote| Resting { vote, last: look.committed }));
         // An error says that it had stopped by itself, which is known by its state.
         drop(awake.raft.shutdown().await);
         let over = awake.over.lock().take();

@@ -93,6 +93,7 @@ fn requests_come_back() {
         Request::Vote { group: GroupId(1), request: vote_request.clone() },
         Request::PreVote { group: GroupId(2), request: vote_request },
         Request::Transfer { group: GroupId(3), request: transfer },
+        Request::Ask { groups: vec![(GroupId(4), None), (GroupId(5), Some(log_id(6, 7)))] },
     ];
     for request in requests {
         assert_eq!(Request::decode(request.encode()), Ok(request));

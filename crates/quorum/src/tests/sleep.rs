@@ -113,6 +113,86 @@ async fn a_member_that_starts_again_wakes_nobody_if_it_lacks_nothing() {
     assert_eq!(terms(&cluster), [1, 1, 1]);
 }
 
+/// A group of which nodes 1 and 2 sleep and have two entries, while node 3 has the second one without
+/// knowing that it is committed: the leader could not tell it any more, since this happened first.
+async fn untold(happens: impl Fn(&Cluster, NodeId, NodeId)) -> (Cluster, NodeId, NodeId) {
+    let (cluster, leader) = sleeping().await;
+    let (other, away) = (node(2), node(3));
+    let before = cluster.host(leader).status(GROUP).unwrap().last;
+    let has_it = || {
+        let members = cluster.host(leader).status(GROUP).unwrap().members;
+        members.iter().any(|one| one.node == away && one.matched > before)
+    };
+    for log in [leader, other].map(|id| &cluster.nodes[&id].log) {
+        log.hold(true);
+    }
+    cluster.propose(leader, "two");
+    let heard = async {
+        while !has_it() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.unwrap();
+    happens(&cluster, leader, away);
+    for log in [leader, other].map(|id| &cluster.nodes[&id].log) {
+        log.hold(false);
+    }
+    cluster.all_have(&[leader, other], 2).await;
+    assert_eq!(cluster.got(away).entries.len(), 1);
+    cluster.asleep(&[leader, other]).await;
+    assert!(has_it());
+    (cluster, leader, away)
+}
+
+/// A member that has all entries, and lost its leader before it heard that the last one is committed,
+/// hears so when they see each other again, although the leader slept meanwhile and is not used.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_does_not_know_what_is_committed_hears_it_when_it_is_back() {
+    let cut = |cluster: &Cluster, leader, away| cluster.net.cut(leader, away);
+    let (cluster, leader, away) = untold(cut).await;
+    cluster.asleep(&[away]).await;
+    assert_eq!(cluster.got(away).entries.len(), 1);
+    cluster.net.connect(leader, away);
+    cluster.all_have(&cluster.ids(), 2).await;
+    cluster.asleep(&cluster.ids()).await;
+    assert_eq!(terms(&cluster), [1, 1, 1]);
+}
+
+/// The append that would have told it waits for room when the leader falls asleep.
+#[tokio::test(start_paused = true)]
+async fn who_falls_asleep_says_what_is_committed() {
+    let crowd = |cluster: &Cluster, leader, away| cluster.net.crowd(leader, away, true);
+    let (cluster, leader, away) = untold(crowd).await;
+    cluster.all_have(&cluster.ids(), 2).await;
+    cluster.asleep(&cluster.ids()).await;
+    cluster.net.crowd(leader, away, false);
+    cluster.propose(leader, "three");
+    cluster.all_have(&cluster.ids(), 3).await;
+    assert_eq!(terms(&cluster), [1, 1, 1]);
+}
+
+/// It still takes itself for a member and asks who leads. That changes nothing for it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_taken_out_wakes_nobody() {
+    let (mut cluster, leader) = sleeping().await;
+    let (heir, out) = (node(2), node(3));
+    cluster.kill(out).await;
+    cluster.host(leader).change(GROUP, Change::Remove(out)).await.unwrap();
+    cluster.host(leader).transfer(GROUP, heir).await.unwrap();
+    cluster.leader(heir).await;
+    cluster.propose(heir, "two");
+    cluster.all_have(&[leader, heir], 2).await;
+    cluster.asleep(&[leader, heir]).await;
+    cluster.revive(out, &BTreeSet::from([GROUP])).await;
+    let asked = cluster.net.requests();
+    let slept = || [leader, heir].map(|id| cluster.host(id).awake().1);
+    let before = slept();
+    tokio::time::sleep(PATIENCE).await;
+    assert!(cluster.net.requests() > asked + 10, "it asks all the time");
+    assert_eq!(slept(), before);
+    assert!(cluster.sleeps(leader) && cluster.sleeps(heir));
+}
+
 #[tokio::test(start_paused = true)]
 async fn all_start_asleep_and_one_is_elected() {
     let (mut cluster, _) = sleeping().await;

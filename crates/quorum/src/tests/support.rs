@@ -384,6 +384,8 @@ struct NetState {
     messages: u64,
     /// How long everything takes from one node to another.
     delay: Duration,
+    /// From which node to which one there is no room for more appends.
+    crowded: BTreeSet<(NodeId, NodeId)>,
     /// Nodes whose messages are lost although they are connected.
     mute: BTreeSet<NodeId>,
 }
@@ -412,6 +414,16 @@ impl Net {
     /// From now on what a node sends is lost. It hears that as little as the others do.
     pub(crate) fn mute(&self, id: NodeId) {
         self.state.lock().mute.insert(id);
+    }
+
+    /// From now on nothing more of what can wait goes from one node to another, or it does again.
+    pub(crate) fn crowd(&self, from: NodeId, to: NodeId, crowded: bool) {
+        let mut state = self.state.lock();
+        if crowded {
+            state.crowded.insert((from, to));
+        } else {
+            state.crowded.remove(&(from, to));
+        }
     }
 
     /// A node is heard again.
@@ -490,12 +502,18 @@ impl Transport for Port {
         queue.send((due, payload)).map_err(|_| NotConnected)
     }
 
-    fn has_room(&self, _: NodeId) -> bool {
-        true
+    fn has_room(&self, to: NodeId) -> bool {
+        self.net.upgrade().is_none_or(|net| !net.state.lock().crowded.contains(&(self.me, to)))
     }
 
-    fn room(&self, _: NodeId) -> Boxed<()> {
-        Box::pin(std::future::ready(()))
+    fn room(&self, to: NodeId) -> Boxed<()> {
+        let way = (self.me, to);
+        let net = self.net.clone();
+        Box::pin(async move {
+            while net.upgrade().is_some_and(|net| net.state.lock().crowded.contains(&way)) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
     }
 
     fn request(
