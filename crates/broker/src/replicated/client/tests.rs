@@ -8,6 +8,7 @@ use model::message::Message;
 use super::*;
 use crate::origin::InFlight;
 use crate::outlet::Outlet;
+use crate::replicated::order::Published;
 
 const ME: Sender = Sender { node: NodeId(1), boot: 1 };
 const LEADER: Leader = Leader { node: NodeId(2), term: 3 };
@@ -84,6 +85,27 @@ impl Rig {
             _ => None,
         };
         events.iter().filter_map(seq).collect()
+    }
+
+    /// A publish that is to be confirmed under this number.
+    fn publish(&mut self, number: u64) {
+        let message = Message::from_parts("", "key", &[0, 0], b"body");
+        let order =
+            Order::Publish(Published { persistent: true, priority: None, ttl: None, message });
+        let done = Done::Confirm { channel: 1, number };
+        let origin = Some(Arc::clone(&self.origin));
+        self.client.order(NOW, order, Asker::Publisher { origin, bytes: 0, done });
+    }
+
+    /// The publishes that were answered since this was last asked, in order, and how.
+    async fn confirmed(&mut self) -> Vec<(u64, bool)> {
+        self.mailbox.post_one(Event::Unblocked);
+        let events = self.mailbox.next().await;
+        let answer = |event: &Event| match event {
+            Event::Confirmed { number, accepted, .. } => Some((*number, *accepted)),
+            _ => None,
+        };
+        events.iter().filter_map(answer).collect()
     }
 
     /// The last order, and its number.
@@ -219,4 +241,29 @@ fn questions_wait_longer_than_publishes() {
     let counts = Counts { ready: 3, consumers: 1 };
     rig.tell(notice(3, vec![Item::Reply { number: 2, reply: Reply::Counted(counts) }]));
     assert_eq!(counted.try_recv().ok().flatten().map(|counts| counts.ready), Some(3));
+}
+
+/// Every publish is answered once, whether its queue had taken it, refused it, not performed it or not
+/// even been sent it when it was deleted; and questions find no queue.
+#[tokio::test]
+async fn a_queue_that_is_deleted_under_a_publisher_answers_all() {
+    let mut rig = Rig::new();
+    for number in 1..=3 {
+        rig.publish(number);
+    }
+    // The first order of a client says who it is.
+    assert!(rig.client.batch().is_some());
+    rig.tell(notice(3, vec![Item::Refused { number: 3 }]));
+    assert_eq!(rig.confirmed().await, [(2, false), (1, true)]);
+    rig.publish(4);
+    assert!(rig.client.batch().is_some());
+    rig.publish(5);
+    let (to, mut got) = oneshot::channel();
+    let get = Order::Get { connection: ConnectionId(1), no_ack: true };
+    rig.client.order(NOW, get, Asker::Get(to));
+    let Rig { client, mut outboxes, origin, mailbox } = rig;
+    assert_eq!(client.end(&mut outboxes), 3);
+    let mut rig = Rig { client: Client::new(QueueId(9), ME), outboxes, origin, mailbox };
+    assert_eq!(rig.confirmed().await, [(3, true), (4, true), (5, true)]);
+    assert!(matches!(got.try_recv(), Ok(Got::NoQueue)));
 }

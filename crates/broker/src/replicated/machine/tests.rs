@@ -166,3 +166,22 @@ fn what_is_of_a_newer_version_changes_nothing() {
     assert!(matches!(none, Err(Unreadable::Malformed(_))), "{none:?}");
     assert_eq!(rig.machine.encode(), before);
 }
+
+/// It says whether the queue may go, and what goes with it, as of its place in the log; what a
+/// publisher puts behind it is taken all the same. The queue itself goes from the topology, and its
+/// log with it.
+#[test]
+fn a_deletion_is_answered_in_its_place_among_publishes() {
+    let mut rig = Rig::new();
+    let delete = |if_empty| Order::Delete { if_unused: false, if_empty };
+    let outputs = rig.next(A, &[publish(), delete(true), publish(), delete(false), publish()]);
+    let seen = outputs.iter().filter_map(|output| match output {
+        Output::Stored { seq, .. } => Some(format!("stored {}", seq.0)),
+        Output::Reply { number, reply, .. } => Some(format!("{number}: {reply:?}")),
+        Output::Dropped { .. } | Output::Refused { .. } => Some("refused".to_owned()),
+        _ => None,
+    });
+    let wanted =
+        ["stored 1", "2: Deleted(NotEmpty)", "stored 2", "4: Deleted(Done(2))", "stored 3"];
+    assert_eq!(seen.collect::<Vec<_>>(), wanted);
+}

@@ -234,3 +234,34 @@ fn a_new_leader_says_nothing_until_there_is_something_to_say() {
     machine.apply(entry, &mut Vec::new()).expect("it was just written");
     assert_eq!(machine.queue().settings().max_length, Some(5), "the first entry says what it is");
 }
+
+/// The cluster's policies change also while nobody leads the queue, or a leader goes before it has
+/// written the change down: whoever leads next does.
+#[test]
+fn a_new_leader_brings_settings_that_were_changed_without_one() {
+    let of_length = |max_length| Profile {
+        settings: Settings { max_length: Some(max_length), ..Settings::new(Style::Quorum) },
+        ..keeping()
+    };
+    let mut replica = Replica::new(StreamId(1), Arc::default());
+    let apply = |replica: &mut Replica| {
+        if let Some(entry) = replica.proposal(Timestamp(1)) {
+            replica.machine.apply(entry, &mut Vec::new()).expect("it was just written");
+        }
+        replica.machine.queue().settings().max_length
+    };
+    replica.lead(1, &of_length(7));
+    replica.own(Order::Tick);
+    assert_eq!(apply(&mut replica), Some(7));
+    replica.step_down();
+    replica.configure(&of_length(5));
+    assert_eq!(apply(&mut replica), Some(7), "nobody leads");
+    replica.lead(2, &of_length(5));
+    assert_eq!(apply(&mut replica), Some(5));
+    replica.configure(&of_length(3));
+    assert!(replica.proposal(Timestamp(1)).is_some(), "it is lost with its leader");
+    replica.lead(4, &of_length(3));
+    assert_eq!(apply(&mut replica), Some(3));
+    replica.lead(5, &of_length(3));
+    assert_eq!(replica.proposal(Timestamp(1)), None, "all know them");
+}
