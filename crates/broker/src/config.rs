@@ -22,13 +22,14 @@ pub mod written;
 
 use complaint::{Complaint, Origin};
 use keys::{KEYS, Key};
+use model::address::{Address, Peer, is_node_name};
 use peer::tls::TlsFiles;
 use reconciliation::Reconciliation;
-use value::{Address, Value};
+use value::Value;
 use written::Written;
 
 /// The shortest secret of a cluster.
-const SECRET_MIN: usize = 16;
+pub(crate) const SECRET_MIN: usize = 16;
 
 /// Everything that a node is told. Meaning, unit, default and bounds of each key: `config/leveret.toml`.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,15 +156,6 @@ pub struct QuorumQueues {
     pub reconciliation: Reconciliation,
     /// Whether members may be changed over HTTP.
     pub replica_operations: bool,
-}
-
-/// `NAME@ADDRESS:PORT`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
-    /// The node's name.
-    pub name: String,
-    /// Its peer listener.
-    pub address: Address,
 }
 
 /// Memory.
@@ -431,7 +423,7 @@ impl Effective {
 
         let mut peers = Vec::new();
         for entry in self.list("cluster.peers") {
-            match read_peer(&entry) {
+            match Peer::parse(&entry) {
                 Some(peer) => peers.push(peer),
                 None => complain(
                     "cluster.peers",
@@ -783,15 +775,4 @@ fn default_setting(key: &'static Key) -> (&'static str, Setting) {
     };
     let value = value.unwrap_or_else(|| panic!("{line} is a valid default"));
     (key.name, Setting { value, origin: Origin::Default })
-}
-
-fn is_node_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    !name.is_empty() && name.len() <= 255 && name.bytes().all(fits)
-}
-
-fn read_peer(entry: &str) -> Option<Peer> {
-    let (name, address) = entry.split_once('@')?;
-    let address = Address::parse(address).filter(|address| address.port != 0)?;
-    is_node_name(name).then(|| Peer { name: name.to_owned(), address })
 }

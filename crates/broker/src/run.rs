@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use amqp::listener::listen;
 use amqp::tls::{Tls, TlsFiles};
+use model::address::Address;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::cli::Sources;
-use crate::config::value::Address;
 use crate::config::{Config, Verify};
 use crate::front::Front;
 use crate::node::{Listening, Node};
@@ -166,7 +166,11 @@ async fn reload_when_told(node: Arc<Node>, sources: Sources) {
         let sources = sources.clone();
         let loaded = tokio::task::spawn_blocking(move || sources.load()).await;
         let config = match loaded {
-            Ok(Ok((config, _))) => config,
+            Ok(Ok((mut config, _))) => {
+                // A file that cannot be read now was read at the start.
+                drop(start::joined::add(&mut config));
+                config
+            }
             Ok(Err(complaints)) => {
                 for complaint in complaints {
                     tracing::error!(%complaint, "the configuration stays as it is");

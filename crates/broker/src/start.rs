@@ -7,6 +7,7 @@
 //! ```
 
 mod alone;
+pub(crate) mod joined;
 pub(crate) mod recover;
 pub(crate) mod reincarnate;
 mod together;
@@ -176,9 +177,10 @@ struct Ready {
 /// # Errors
 /// What is wrong with the data directory, the store, the journal, or the address for other nodes.
 pub(crate) async fn start_any(
-    config: Config,
+    mut config: Config,
     config_file: Option<PathBuf>,
 ) -> Result<Started, StartError> {
+    joined::add(&mut config)?;
     if config.cluster.peers.is_empty() {
         return start(config, config_file);
     }

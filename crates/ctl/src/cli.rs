@@ -442,6 +442,16 @@ pub enum Command {
         #[arg(long = "keep-members")]
         keep_members: bool,
     },
+    /// Tells a node that has not started yet which cluster it belongs to: it joins when it starts. Its
+    /// configuration needs what all nodes have (`cluster.secret`, `cluster.name`) and a
+    /// `listeners.peer` that they can reach, and nobody's list of nodes. To be run as the user that the
+    /// node runs as.
+    Join {
+        /// The node's data directory.
+        directory: PathBuf,
+        /// A node of the cluster and its peer listener, `NAME@ADDRESS:PORT`, as in `cluster.peers`.
+        peer: String,
+    },
     /// Takes a node that does not run out of its cluster and deletes all that it has. Ask another
     /// node of the cluster (`--url`).
     Reset {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use journal::disk::real::RealDisk;
 use journal::error::OpenError;
 use journal::inspect::inspect;
+use journal::whole;
+use model::address::Peer;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
@@ -47,6 +49,7 @@ pub(crate) fn perform(session: &mut Session<'_>) -> Result<bool, Failed> {
             session.say(&format!("Removing node {node} from the cluster"))?;
             forget(session, node, *force, *keep_members)?;
         }
+        Command::Join { directory, peer } => join(session, directory, peer)?,
         Command::Reset { directory, force } => reset(session, directory, *force)?,
         _ => return Ok(false),
     }
@@ -134,6 +137,26 @@ fn forget(
     let columns = ["vhost", "name", "size", "result"].map(str::to_owned).to_vec();
     session.print(&list::rows(&rows, columns, &[])?)?;
     accept(response).map(drop)
+}
+
+/// Leaves a word for the node, which one that was on its own could not follow.
+fn join(session: &mut Session<'_>, directory: &Path, peer: &str) -> Result<(), Failed> {
+    let Some(Peer { name, .. }) = Peer::parse(peer) else {
+        let reason = format!("{peer:?} is not \"NAME@ADDRESS:PORT\"");
+        return Err(Failed::new(Exit::Usage, reason));
+    };
+    // One that was told before never was on its own.
+    if directory.join("identity").exists() && !directory.join("join").exists() {
+        let reason = format!(
+            "{} has the data of a node, and only one without any can join a cluster: reset it first",
+            directory.display()
+        );
+        return Err(Failed::new(Exit::Data, reason));
+    }
+    fs::create_dir_all(directory)?;
+    whole::replace(&RealDisk, directory, "join", format!("{peer}\n").as_bytes())?;
+    let directory = directory.display();
+    session.say(&format!("The node in {directory} joins the cluster of {name} when it starts"))
 }
 
 /// Forgets first: a node that is wiped and still listed would be missed for ever.

@@ -162,6 +162,18 @@ pub struct Node {
 }
 
 impl Node {
+    /// What its configuration says under a key.
+    ///
+    /// # Panics
+    /// If it says nothing.
+    pub fn setting(&self, key: &str) -> &str {
+        let said = |argument: &'_ String| -> Option<usize> {
+            argument.strip_prefix(key)?.starts_with('=').then_some(key.len() + 1)
+        };
+        let found = self.arguments.iter().rev().find_map(|one| one.get(said(one)?..));
+        found.expect("the key is set")
+    }
+
     /// Starts the process on the same data directory and ports.
     pub fn run(&mut self) {
         assert!(self.child.is_none(), "the node already runs");

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use e2e::client::Failure;
 use e2e::client::topology::DURABLE;
 use e2e::cluster::{SECRET, Setup, quorum};
+use e2e::ctl::leveretctl;
 use e2e::table;
 use e2e::wait::until;
 use serde_json::Value;
@@ -199,6 +200,30 @@ fn a_node_that_knows_one_of_a_cluster_comes_in() {
         let wanted = (0..5).map(|node| (format!("leveret@n{node}"), node != 2));
         assert_eq!(seen, wanted.collect::<Vec<_>>(), "as n{by} sees it");
     }
+}
+
+/// The configuration of the one that comes names nobody: `leveretctl join` does, also for later starts.
+#[test]
+fn a_node_is_told_by_the_command_line_whom_to_join() {
+    let mut cluster =
+        Setup::new().size(4).newcomer(3, 1).set_on(3, "cluster.peers", "[]").prepare();
+    for node in 0..3 {
+        cluster.run(node);
+    }
+    let directory = cluster.node(3).directory.display().to_string();
+    let peer = format!("n1@{}", cluster.node(1).setting("listeners.peer"));
+    let joined = leveretctl(&cluster.api(0), &["join", &directory, &peer]);
+    assert_eq!((joined.code, joined.error.as_str()), (0, ""));
+    cluster.run(3);
+    cluster.await_formed();
+    let other = cluster.node(0).directory.display().to_string();
+    let refused = leveretctl(&cluster.api(0), &["join", &other, &peer]);
+    assert_eq!(refused.code, 65, "it has data: {refused:?}");
+    cluster.kill(3);
+    cluster.kill(1);
+    cluster.start(3);
+    let mut client = cluster.channel(3);
+    client.queue(1, "q", DURABLE, &quorum()).unwrap();
 }
 
 /// A change of the group's members refuses another one meanwhile: who is refused asks again, also if

@@ -2,11 +2,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use model::address::Address;
 use proptest::prelude::*;
 
 use super::complaint::Complaint;
 use super::keys::{KEYS, variable};
-use super::value::{Address, Kind, Raw, Unit, Value};
+use super::value::{Kind, Raw, Unit, Value};
 use super::written::{self, Written};
 use super::{Config, Effective, MemoryLimit};
 

@@ -11,6 +11,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use model::address::Address;
+
 /// A value as somebody wrote it, before it is judged.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Raw {
@@ -107,45 +109,6 @@ pub enum Value {
     Address(Option<Address>),
     /// Texts.
     List(Vec<String>),
-}
-
-/// `ADDRESS:PORT` as written: a name, an IPv4 address or an IPv6 address in brackets.
-///
-/// It is resolved when the listener is bound.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Address {
-    /// Host, without brackets.
-    pub host: String,
-    /// TCP port; 0 lets the system choose.
-    pub port: u16,
-}
-
-impl Address {
-    /// Reads `ADDRESS:PORT`; `None` if that is not its form.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (host, port) = text.rsplit_once(':')?;
-        let host = match host.strip_prefix('[') {
-            Some(inner) => inner.strip_suffix(']')?,
-            None if host.contains(':') => return None,
-            None => host,
-        };
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
-        if host.is_empty() || !host.bytes().all(plain) || !port.bytes().all(|b| b.is_ascii_digit())
-        {
-            return None;
-        }
-        Some(Self { host: host.to_owned(), port: port.parse().ok()? })
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
 }
 
 impl Kind {

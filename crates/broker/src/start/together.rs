@@ -9,6 +9,7 @@ use metadata::objects::Name;
 use metadata::objects::node::NodeRole;
 use metadata::state::State;
 use metadata::store;
+use model::address::Address;
 use model::id::Seq;
 use peer::identity::Identity;
 use peer::links::Links;
@@ -25,7 +26,6 @@ use crate::cluster::steward::Steward;
 use crate::cluster::transport::Road;
 use crate::cluster::{Cluster, Ends, GROUP, Group};
 use crate::config::Role;
-use crate::config::value::Address;
 use crate::replicated::version;
 use crate::router::Router;
 use crate::start::{Opened, Ready, StartError, alone};
@@ -176,6 +176,14 @@ async fn bind(opened: &Opened) -> Result<Arc<Links>, StartError> {
         .await
         .map_err(|error| StartError(format!("listeners.peer: {error}")))?;
     tracing::info!(address = %links.local_addr(), "clustering listener");
+    let told = advertised.as_ref().unwrap_or(listener);
+    if told.is_loopback() && config.cluster.peers.iter().any(|peer| !peer.address.is_loopback()) {
+        tracing::warn!(
+            address = %told,
+            "this node is only reached from its own machine, and others are elsewhere: listeners.peer, or \
+             this node's entry in cluster.peers, has to be an address that they can dial"
+        );
+    }
     if !is_dialable(&links.me().address) {
         tracing::warn!(
             "listeners.peer is on all addresses and cluster.peers does not say which of them is this \

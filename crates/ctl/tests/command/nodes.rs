@@ -70,6 +70,31 @@ fn leaders_are_counted_after_a_rebalance() {
 }
 
 #[test]
+fn a_node_without_data_is_told_whom_to_join() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let directory = scratch.path().join("data");
+    let join = |peer: &str| check(&["join", directory.to_str().expect("a name"), peer], &[]);
+    for peer in ["a", "a@10.0.0.1", "@10.0.0.1:1", "a@:1", "10.0.0.1:25672"] {
+        let (exit, _, err, _) = join(peer);
+        assert_eq!(exit, Exit::Usage);
+        assert!(err.contains("is not \"NAME@ADDRESS:PORT\""), "{err}");
+    }
+    for peer in ["a@10.0.0.1:25672", "b@[::1]:25672"] {
+        let (exit, out, _, asked) = join(peer);
+        assert_eq!((exit, asked.len()), (Exit::Done, 0), "no node is asked");
+        assert!(out.ends_with("joins the cluster of a when it starts\n") || peer.starts_with('b'));
+        assert_eq!(fs::read_to_string(directory.join("join")).unwrap(), format!("{peer}\n"));
+    }
+    fs::write(directory.join("identity"), "it has run").unwrap();
+    let (exit, ..) = join("a@10.0.0.2:25672");
+    assert_eq!(exit, Exit::Done, "what was mistaken can be put right");
+    fs::remove_file(directory.join("join")).unwrap();
+    let (exit, _, err, _) = join("a@10.0.0.1:25672");
+    assert_eq!(exit, Exit::Data);
+    assert!(err.contains("reset it first"), "{err}");
+}
+
+#[test]
 fn a_node_is_forgotten_before_it_is_wiped() {
     let directory = tempfile::tempdir().expect("a folder");
     let identity = directory.path().join("identity");
