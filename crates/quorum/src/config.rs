@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Leaders without heartbeats refuse proposals once this long has passed since a majority
-/// answered, so it must be longer than any silence.
-const LEASE: Duration = Duration::from_hours(35 * 24);
+/// answered, so it must be longer than any silence: a century.
+const LEASE: Duration = Duration::from_hours(100 * 365 * 24);
 /// How long a vote or a transfer may take.
 const VOTE_WAIT: Duration = Duration::from_secs(5);
 
@@ -60,7 +60,7 @@ fn build(config: Config) -> Arc<Config> {
 }
 
 fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).expect("a few weeks")
+    u64::try_from(duration.as_millis()).expect("far from 64 bits")
 }
 
 static RESUMING: LazyLock<Arc<Config>> =

@@ -4,6 +4,7 @@ use crate::member::Role;
 use crate::tests::support::{Cluster, GROUP, Got, node};
 use bytes::Bytes;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 fn groups() -> BTreeSet<crate::group::GroupId> {
     BTreeSet::from([GROUP])
@@ -34,6 +35,19 @@ async fn members_get_the_same_entries_of_all_sizes_in_the_same_order() {
     }
     cluster.all_have(&cluster.ids(), count).await;
     assert_eq!(cluster.got(node(2)).voters, cluster.ids());
+}
+
+/// Nobody has used it for years, and it never slept: its leader leads.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_was_idle_for_years_takes_proposals() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.group().await;
+    cluster.propose(leader, "one");
+    cluster.all_have(&cluster.ids(), 1).await;
+    tokio::time::advance(Duration::from_hours(10 * 365 * 24)).await;
+    cluster.propose(leader, "two");
+    cluster.all_have(&cluster.ids(), 2).await;
+    assert_eq!(cluster.host(leader).status(GROUP).unwrap().term, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
