@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use e2e::client::topology::DURABLE;
 use e2e::client::{Client, Outcome};
-use e2e::cluster::{Cluster, Setup, quorum};
+use e2e::cluster::{Cluster, Setup, name, quorum};
 use e2e::numbered::Plan;
-use e2e::wait::{count, until, until_some};
+use e2e::wait::{count, until, until_equal, until_some};
+use serde_json::json;
 
 /// How long what is left over may take.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -319,4 +320,42 @@ fn a_queue_outlives_its_first_leader_from_the_moment_it_is_declared() {
         assert!(took < Duration::from_secs(5), "served after {took:?}");
         cluster.start(round);
     }
+}
+
+/// Of five nodes the two die that a queue needs for its majority; the topology has one.
+#[test]
+fn a_policy_that_is_set_while_a_queue_has_no_leader_holds_when_it_has_one() {
+    let mut cluster = Setup::new().size(5).start();
+    declare(&cluster, 0, "q");
+    let names = cluster.view(0, "q")["members"].clone();
+    let is_member = |node: &usize| {
+        let name = format!("leveret@{}", name(*node));
+        names.as_array().unwrap().iter().any(|member| *member == name)
+    };
+    let members: Vec<usize> = (0..5).filter(is_member).collect();
+    let [0, victims @ ..] = &members[..] else { panic!("{names}") };
+    assert_eq!(victims.len(), 2);
+    for victim in victims {
+        cluster.kill(*victim);
+    }
+    until("it has no leader", || cluster.view(0, "q")["leader"].is_null());
+    let policy = json!({"pattern": "^q$", "definition": {"max-length": 5}});
+    until("the policy is set", || cluster.api(0).put("policies/%2F/p", &policy).status < 300);
+    for victim in victims {
+        cluster.run(*victim);
+    }
+    cluster.await_formed();
+    let mut client = cluster.channel(victims[0]);
+    client.confirm_select(1).unwrap();
+    client.patience = Duration::from_secs(30);
+    for number in 0..10 {
+        client.put(1, "q", number.to_string()).unwrap();
+    }
+    assert_eq!(client.confirms(1, 10).unwrap().acked().len(), 10);
+    for node in [0, victims[0], victims[1]] {
+        until_equal("what is over the length is gone", &5, || {
+            cluster.channel(node).depth(1, "q").unwrap().messages
+        });
+    }
+    assert_eq!(client.get_soon(1, "q").text(), "5");
 }
