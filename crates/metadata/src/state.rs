@@ -43,6 +43,8 @@ pub struct State {
     /// The last queue id that was given.
     pub(crate) last_queue: u64,
     pub(crate) nodes: OrdMap<u64, Arc<Node>>,
+    /// Nodes that were forgotten: what one of them has is of no cluster any more.
+    pub(crate) forgotten: OrdSet<u64>,
     /// The last node number that was given.
     pub(crate) last_node: u16,
     pub(crate) locks: OrdMap<Name, Arc<Lock>>,
@@ -302,6 +304,11 @@ impl State {
     /// A node of the cluster.
     pub fn node(&self, id: NodeId) -> Option<&Arc<Node>> {
         self.nodes.get(&id.0)
+    }
+
+    /// Whether a node was forgotten. None comes back: one whose data directory is empty is another one.
+    pub fn was_forgotten(&self, id: NodeId) -> bool {
+        self.forgotten.contains(&id.0)
     }
 
     /// The present incarnation of a node.

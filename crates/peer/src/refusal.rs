@@ -26,6 +26,9 @@ pub enum Reason {
     NotAdmitted = 9,
     /// A later start of the same node is connected or known: this one has been overtaken by it.
     LaterStart = 10,
+    /// The node was taken out of the cluster, or another one has its place: it is of no cluster any
+    /// more.
+    Removed = 11,
     /// A reason that this version does not know.
     Unknown = 255,
 }
@@ -33,8 +36,8 @@ pub enum Reason {
 impl Reason {
     pub(crate) fn from_wire(code: u8) -> Self {
         use Reason::{
-            DuplicateIdentity, LaterStart, NameTaken, NotAdmitted, Oneself, OtherCluster, Stale,
-            Unknown, WrongName, WrongSecret, WrongVersion,
+            DuplicateIdentity, LaterStart, NameTaken, NotAdmitted, Oneself, OtherCluster, Removed,
+            Stale, Unknown, WrongName, WrongSecret, WrongVersion,
         };
         [
             WrongVersion,
@@ -47,6 +50,7 @@ impl Reason {
             Oneself,
             NotAdmitted,
             LaterStart,
+            Removed,
         ]
         .into_iter()
         .find(|reason| *reason as u8 == code)
@@ -67,6 +71,7 @@ impl fmt::Display for Reason {
             Self::Oneself => "dialled oneself",
             Self::NotAdmitted => "not admitted",
             Self::LaterStart => "a later start of the node is known",
+            Self::Removed => "removed from the cluster",
             Self::Unknown => "unknown reason",
         })
     }

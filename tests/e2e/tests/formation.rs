@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use e2e::client::Failure;
 use e2e::client::topology::DURABLE;
-use e2e::cluster::{SECRET, Setup, quorum};
+use e2e::cluster::{Cluster, SECRET, Setup, quorum};
 use e2e::ctl::leveretctl;
 use e2e::table;
-use e2e::wait::until;
+use e2e::wait::{until, until_equal};
 use serde_json::Value;
 
 #[test]
@@ -273,4 +273,35 @@ fn a_wiped_node_under_its_old_name_is_another_node() {
     );
     cluster.start(1);
     cluster.await_depth(0, "q", 50);
+}
+
+/// Stopped, forgotten, and started on what it had: it stops, and says what to do.
+#[test]
+fn a_forgotten_node_does_not_come_back_with_what_it_had() {
+    let mut cluster = Setup::new().start();
+    let mut client = cluster.channel(2);
+    client.queue(1, "home", DURABLE, &table! {}).unwrap();
+    client.queue(1, "shared", DURABLE, &quorum()).unwrap();
+    cluster.kill(2);
+    let forget = |cluster: &Cluster| {
+        leveretctl(&cluster.api(0), &["forget_cluster_node", "leveret@n2", "--force"])
+    };
+    until("it is forgotten", || forget(&cluster).code == 0);
+    // Those that the configuration lists are shown, whether they are nodes or not.
+    let running = |cluster: &Cluster| -> Vec<String> {
+        let nodes = cluster.api(0).json("nodes");
+        let runs = nodes.as_array().unwrap().iter().filter(|node| node["running"] == true);
+        runs.map(|node| node["name"].as_str().unwrap().to_owned()).collect()
+    };
+    cluster.run(2);
+    assert!(!cluster.node(2).await_exit().success());
+    let log = cluster.node(2).log();
+    assert!(log.contains("was forgotten") && log.contains("leveretctl reset"), "{log}");
+    assert_eq!(running(&cluster), ["leveret@n0", "leveret@n1"]);
+    let directory = cluster.node(2).directory.display().to_string();
+    let reset = leveretctl(&cluster.api(0), &["reset", &directory]);
+    assert_eq!((reset.code, reset.error.as_str()), (0, ""));
+    cluster.start(2);
+    until_equal("it is a node again, once", &3, || running(&cluster).len());
+    assert!(cluster.channel(2).depth(1, "home").is_err(), "it had that alone");
 }

@@ -87,10 +87,14 @@ fn admit(peer: &Identity, data_set: Option<u64>, state: &State) -> Result<(), Re
             ),
         ));
     }
+    if state.was_forgotten(peer.id) {
+        let detail = format!("node {} was forgotten", peer.id);
+        return Err(Refusal::new(Reason::Removed, detail));
+    }
     let Some(known) = state.node(peer.id) else { return Ok(()) };
     if known.lost {
         let detail = format!("node {} was replaced by another one with its name", peer.id);
-        return Err(Refusal::new(Reason::NotAdmitted, detail));
+        return Err(Refusal::new(Reason::Removed, detail));
     }
     if known.has_overtaken(peer.boot, &facts.starts) {
         let detail = format!(
@@ -106,7 +110,7 @@ fn admit(peer: &Identity, data_set: Option<u64>, state: &State) -> Result<(), Re
 /// taken note of this very start, so that another one that claims to be it is the wrong one.
 fn is_final(reason: Reason, is_known: bool) -> bool {
     match reason {
-        Reason::LaterStart => true,
+        Reason::LaterStart | Reason::Removed => true,
         Reason::DuplicateIdentity => !is_known,
         Reason::WrongVersion
         | Reason::OtherCluster
@@ -166,7 +170,15 @@ impl Cluster {
             .node(me.node)
             .is_some_and(|known| (known.boot, known.start) == (me.boot, self.start()));
         if is_final(refusal.reason, is_known) {
-            self.fail(&copied(&format!("node {by} refuses this one: {refusal}")));
+            let refused = format!("node {by} refuses this one: {refusal}");
+            self.fail(&if refusal.reason == Reason::Removed {
+                format!(
+                    "{refused}; what this data directory has is not the cluster's any more: `leveretctl \
+                     reset DIRECTORY` empties it, and the node comes in as a new one"
+                )
+            } else {
+                copied(&refused)
+            });
         }
     }
 
@@ -279,7 +291,21 @@ mod tests {
             assert_eq!(refused(&peer, None, &state), expected, "{boot} {starts:?}");
         }
         state.apply(put(4, 1, 44)).expect("another incarnation");
-        assert_eq!(refused(&peer(7, &[66, 77], None), None, &state), Some(Reason::NotAdmitted));
+        assert_eq!(refused(&peer(7, &[66, 77], None), None, &state), Some(Reason::Removed));
+    }
+
+    /// Whatever it says of itself: what it has is not the cluster's any more.
+    #[test]
+    fn who_was_forgotten_is_refused_for_good() {
+        let mut state = State::new();
+        state.apply(put(3, 6, 66)).expect("it is new");
+        state.apply(put(4, 1, 44)).expect("another incarnation");
+        state.apply(Command::ForgetNode { id: 3 }).expect("it is known");
+        for data_set in [None, Some(0)] {
+            let forgotten = peer(7, &[66, 77], data_set);
+            assert_eq!(refused(&forgotten, Some(0), &state), Some(Reason::Removed));
+        }
+        assert!(is_final(Reason::Removed, false) && is_final(Reason::Removed, true));
     }
 
     #[test]

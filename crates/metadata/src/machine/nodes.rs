@@ -20,6 +20,9 @@ impl State {
     pub(super) fn put_node(&mut self, put: PutNode, out: &mut Outcome) -> Result<(), Refusal> {
         let PutNode { id, name, address, role, boot, starts, zone } = put;
         let id = NodeId(id);
+        if self.was_forgotten(id) {
+            return Err(Refusal::not_allowed(format!("node {id} was forgotten")));
+        }
         let number = match self.node(id).map(Arc::clone) {
             Some(known) if known.lost => {
                 return Err(Refusal::not_allowed(format!(
@@ -124,6 +127,8 @@ impl State {
         self.forget_copies(id, out);
         self.nodes.remove(&id.0);
         out.records.push(record::delete(&Record::Node(&node)));
+        self.forgotten.insert(id.0);
+        out.records.push(record::put(&Record::Forgotten(id)));
         out.deleted = true;
         Ok(())
     }
@@ -222,6 +227,18 @@ mod tests {
         state.apply(put(9, "c", 1)).unwrap();
         assert_eq!(state.node(NodeId(9)).unwrap().number, 3);
         state.refused(Command::ForgetNode { id: 5 });
+    }
+
+    #[test]
+    fn who_was_forgotten_does_not_come_back() {
+        let mut state = state();
+        state.apply(put(7, "a", 1)).unwrap();
+        state.apply(put(5, "b", 1)).unwrap();
+        assert!(!state.was_forgotten(NodeId(5)));
+        state.apply(Command::ForgetNode { id: 5 }).unwrap();
+        assert!(state.was_forgotten(NodeId(5)) && !state.was_forgotten(NodeId(7)));
+        assert_eq!(state.refused(put(5, "b", 2)).text, "node 0000000000000005 was forgotten");
+        state.apply(put(6, "b", 1)).unwrap();
     }
 
     #[test]

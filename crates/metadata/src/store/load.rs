@@ -88,6 +88,9 @@ pub(super) fn insert(state: &mut State, key: &[u8], value: &[u8]) -> Result<(), 
             let journal: Arc<Journal> = read(key, value)?;
             state.journals.insert(Arc::clone(&journal.name), journal);
         }
+        record::FORGOTTEN => {
+            state.forgotten.insert(read(key, value)?);
+        }
         record::LAST_QUEUE => state.last_queue = read(key, value)?,
         record::GLOBAL_PARAMETER => {
             let parameter: GlobalParameter = read(key, value)?;

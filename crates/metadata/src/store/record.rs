@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use model::id::QueueId;
+use model::id::{NodeId, QueueId};
 
 use crate::objects::binding::{Binding, Destination};
 use crate::objects::exchange::Exchange;
@@ -52,6 +52,7 @@ pub(super) const LAST_TOKEN: u8 = b'S';
 pub(super) const LOCK: u8 = b'T';
 pub(super) const REGISTER: u8 = b'U';
 pub(super) const JOURNAL: u8 = b'V';
+pub(super) const FORGOTTEN: u8 = b'W';
 
 /// An object about to be written or deleted.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +65,7 @@ pub(crate) enum Record<'o> {
     Lock(&'o Lock),
     Register(&'o Register),
     Journal(&'o Journal),
+    Forgotten(NodeId),
     GlobalParameter(&'o GlobalParameter),
     User(&'o User),
     UserLimit(&'o str, UserLimit, i64),
@@ -97,6 +99,7 @@ fn key(record: &Record<'_>) -> Vec<u8> {
         Record::Lock(lock) => join(LOCK, &[&lock.id]),
         Record::Register(register) => join(REGISTER, &[&register.id]),
         Record::Journal(journal) => join(JOURNAL, &[&journal.name]),
+        Record::Forgotten(node) => join(FORGOTTEN, &[&node.to_string()]),
         Record::GlobalParameter(parameter) => join(GLOBAL_PARAMETER, &[&parameter.name]),
         Record::User(user) => join(USER, &[&user.name]),
         Record::UserLimit(user, limit, _) => join(USER_LIMIT, &[user, limit.as_str()]),
@@ -146,6 +149,7 @@ fn value(record: &Record<'_>) -> Vec<u8> {
         Record::Lock(lock) => serde_json::to_writer(to, lock),
         Record::Register(register) => serde_json::to_writer(to, register),
         Record::Journal(journal) => serde_json::to_writer(to, journal),
+        Record::Forgotten(node) => serde_json::to_writer(to, &node.0),
         Record::GlobalParameter(parameter) => serde_json::to_writer(to, parameter),
         Record::User(user) => serde_json::to_writer(to, user),
         Record::UserLimit(user, limit, value) => serde_json::to_writer(to, &(user, limit, value)),
@@ -187,6 +191,7 @@ pub(crate) fn all_of(state: &State, visit: &mut dyn FnMut(Record<'_>)) {
     state.locks.values().for_each(|lock| visit(Record::Lock(lock)));
     state.registers.values().for_each(|register| visit(Record::Register(register)));
     state.journals.values().for_each(|journal| visit(Record::Journal(journal)));
+    state.forgotten.iter().for_each(|node| visit(Record::Forgotten(NodeId(*node))));
 }
 
 /// Visits every record of a vhost.
