@@ -50,7 +50,7 @@ pub struct Properties<'a> {
 /// Why bytes are not properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PropertiesError {
-    /// They end in the middle of a field.
+    /// They end in the middle of a field, or announce more flags than there are.
     Truncated,
     /// Bytes are left over.
     Trailing,
@@ -115,6 +115,11 @@ impl<'a> Properties<'a> {
     fn scan_fields(bytes: &'a [u8]) -> Result<Self, PropertiesError> {
         let mut reader = Reader::new(bytes);
         let flags = reader.u16()?;
+        if flags & 1 != 0 {
+            // More flags would follow, and this class has none. As it stands, consumers would look for
+            // them in vain and break off.
+            return Err(PropertiesError::Truncated);
+        }
         let mut properties = Self::default();
         macro_rules! read {
             (short) => {

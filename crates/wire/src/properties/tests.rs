@@ -14,6 +14,8 @@ fn errors_name_the_cause() {
     check_error(&[0x10, 0], "content properties malformed");
     check_error(&[0x10, 0, 1, 1], "content properties followed by more bytes");
     check_error(&[0x80, 0, 4, b'a'], "content properties malformed");
+    check_error(&[0, 1], "content properties malformed");
+    check_error(&[0, 1, 0, 0], "content properties malformed");
     check_error(
         &[0x20, 0, 0, 0, 0, 3, 1, b'k', b'z'],
         "headers: field table holds a value of unknown type 'z'",
