@@ -63,6 +63,24 @@ pub(crate) enum Asker {
     Delete(oneshot::Sender<Deleted>),
 }
 
+impl Asker {
+    /// Whether nobody waits for the answer any more, without which there is no use in asking.
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Get(to) => to.is_closed(),
+            Self::Count(to) => to.is_closed(),
+            Self::Purge(to) => to.is_closed(),
+            Self::Delete(to) => to.is_closed(),
+            // These stand for somebody who is there until it says that it is not.
+            Self::Nobody
+            | Self::Publisher { .. }
+            | Self::Consume(..)
+            | Self::Again(_)
+            | Self::Cancel(..) => false,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Pending {
     order: Order,
@@ -253,6 +271,9 @@ impl Client {
         let had_one = self.leader.is_some() || self.attaching.is_some() || self.courier.next() > 1;
         self.leader = leader;
         self.courier.rewind();
+        if leader.is_some() {
+            self.drop_forsaken();
+        }
         if leader.is_some() && had_one {
             // What was asked before and is not answered would be answered with what stood then.
             for pending in self.courier.waiting_mut() {
@@ -292,8 +313,21 @@ impl Client {
         }
         self.moved_at = now;
         match self.leader {
-            Some(_) => self.courier.rewind(),
+            Some(_) => {
+                self.drop_forsaken();
+                self.courier.rewind();
+            }
             None => self.follow(now, self.hint),
+        }
+    }
+
+    /// Whoever has asked may have been told that it was not done, for want of an answer in time: then
+    /// nobody does it later. What an earlier leader has written down it has done all the same.
+    fn drop_forsaken(&mut self) {
+        for pending in self.courier.waiting_mut().filter(|pending| pending.asker.is_gone()) {
+            // Its number stays, so that those behind it have theirs.
+            pending.order = Order::Nothing;
+            pending.asker = Asker::Nobody;
         }
     }
 

@@ -267,3 +267,29 @@ async fn a_queue_that_is_deleted_under_a_publisher_answers_all() {
     assert_eq!(rig.confirmed().await, [(3, true), (4, true), (5, true)]);
     assert!(matches!(got.try_recv(), Ok(Got::NoQueue)));
 }
+
+/// Without a leader in time whoever asks is told so, and goes: nobody does it minutes later.
+#[test]
+fn what_nobody_waits_for_any_more_is_not_done_by_a_later_leader() {
+    let mut rig = Rig::new();
+    let get = || Order::Get { connection: ConnectionId(1), no_ack: true };
+    // The leader is lost before it answers.
+    let (to, forsaken) = oneshot::channel();
+    rig.client.order(NOW, get(), Asker::Get(to));
+    assert!(rig.client.batch().is_some());
+    rig.client.follow(NOW, None);
+    let (to, purge) = oneshot::channel();
+    rig.client.order(NOW, Order::Purge, Asker::Purge(to));
+    let (to, _patient) = oneshot::channel();
+    rig.client.order(NOW, get(), Asker::Get(to));
+    rig.publish(1);
+    drop((forsaken, purge));
+    rig.client.follow(NOW, Some(NEXT));
+    let orders: Vec<String> =
+        rig.client.courier.waiting().map(|it| format!("{:?}", it.order)).collect();
+    let begin = |wanted: &[&str]| {
+        orders.len() == wanted.len()
+            && orders.iter().zip(wanted).all(|(order, wanted)| order.starts_with(wanted))
+    };
+    assert!(begin(&["Hello", "Nothing", "Nothing", "Get", "Publish", "Attach"]), "{orders:?}");
+}
