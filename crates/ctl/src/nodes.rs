@@ -145,8 +145,7 @@ fn join(session: &mut Session<'_>, directory: &Path, peer: &str) -> Result<(), F
         let reason = format!("{peer:?} is not \"NAME@ADDRESS:PORT\"");
         return Err(Failed::new(Exit::Usage, reason));
     };
-    // One that was told before never was on its own.
-    if directory.join("identity").exists() && !directory.join("join").exists() {
+    if !is_nobody(directory)? {
         let reason = format!(
             "{} has the data of a node, and only one without any can join a cluster: reset it first",
             directory.display()
@@ -157,6 +156,21 @@ fn join(session: &mut Session<'_>, directory: &Path, peer: &str) -> Result<(), F
     whole::replace(&RealDisk, directory, "join", format!("{peer}\n").as_bytes())?;
     let directory = directory.display();
     session.say(&format!("The node in {directory} joins the cluster of {name} when it starts"))
+}
+
+/// Whether the node of this directory has been none yet: it was never started, or was told whom to join
+/// and has not been let in, so that what was mistaken can be put right.
+fn is_nobody(directory: &Path) -> Result<bool, Failed> {
+    if !directory.join("identity").exists() {
+        return Ok(true);
+    }
+    match inspect(&RealDisk, &directory.join("journal"), false) {
+        Ok(journal) => Ok(journal.streams.is_empty() && directory.join("join").exists()),
+        Err(error @ OpenError::Locked { .. }) => {
+            Err(Failed::new(Exit::Unavailable, error.to_string()))
+        }
+        Err(_) => Ok(false),
+    }
 }
 
 /// Forgets first: a node that is wiped and still listed would be missed for ever.

@@ -216,10 +216,11 @@ fn a_node_is_told_by_the_command_line_whom_to_join() {
     assert_eq!((joined.code, joined.error.as_str()), (0, ""));
     cluster.run(3);
     cluster.await_formed();
-    let other = cluster.node(0).directory.display().to_string();
-    let refused = leveretctl(&cluster.api(0), &["join", &other, &peer]);
-    assert_eq!(refused.code, 65, "it has data: {refused:?}");
+    let refused = leveretctl(&cluster.api(0), &["join", &directory, &peer]);
+    assert_eq!(refused.code, 69, "it runs: {refused:?}");
     cluster.kill(3);
+    let refused = leveretctl(&cluster.api(0), &["join", &directory, &peer]);
+    assert_eq!(refused.code, 65, "it was let in: {refused:?}");
     cluster.kill(1);
     cluster.start(3);
     let mut client = cluster.channel(3);

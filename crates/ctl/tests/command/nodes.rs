@@ -5,6 +5,7 @@ use std::fs;
 use ctl::exit::Exit;
 
 use crate::check;
+use crate::prepared::journal_with_records;
 
 #[test]
 fn a_node_is_drained_and_revived() {
@@ -86,9 +87,12 @@ fn a_node_without_data_is_told_whom_to_join() {
         assert_eq!(fs::read_to_string(directory.join("join")).unwrap(), format!("{peer}\n"));
     }
     fs::write(directory.join("identity"), "it has run").unwrap();
+    let journal = directory.join("journal");
+    journal_with_records(&journal, 0);
     let (exit, ..) = join("a@10.0.0.2:25672");
-    assert_eq!(exit, Exit::Done, "what was mistaken can be put right");
-    fs::remove_file(directory.join("join")).unwrap();
+    assert_eq!(exit, Exit::Done, "it was not let in, and what was mistaken can be put right");
+    // It has something since: it was let in.
+    journal_with_records(&journal, 1);
     let (exit, _, err, _) = join("a@10.0.0.1:25672");
     assert_eq!(exit, Exit::Data);
     assert!(err.contains("reset it first"), "{err}");
