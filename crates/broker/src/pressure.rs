@@ -25,8 +25,16 @@ pub(crate) struct Pressure {
 struct Causes {
     sampled: Alarms,
     journal_full: bool,
+    /// How many named journals that are served here have no room.
+    named_full: usize,
     /// Of other nodes: those that have any.
     elsewhere: BTreeMap<NodeId, Alarms>,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Pressure {
@@ -85,6 +93,14 @@ impl Pressure {
         self.change(|causes| causes.journal_full = full);
     }
 
+    /// One more named journal that is served here has no room for messages, or one less.
+    pub(crate) fn named_journal_full(&self, full: bool) {
+        self.change(|causes| {
+            causes.named_full =
+                if full { causes.named_full + 1 } else { causes.named_full.saturating_sub(1) };
+        });
+    }
+
     fn change(&self, change: impl FnOnce(&mut Causes)) {
         let mut causes = self.causes.lock();
         change(&mut causes);
@@ -97,7 +113,10 @@ impl Pressure {
 
 impl Causes {
     fn own(&self) -> Alarms {
-        Alarms { disk: self.sampled.disk || self.journal_full, ..self.sampled }
+        Alarms {
+            disk: self.sampled.disk || self.journal_full || self.named_full > 0,
+            ..self.sampled
+        }
     }
 
     fn all(&self) -> Alarms {
@@ -124,6 +143,19 @@ mod tests {
         pressure.journal_full(false);
         assert_eq!(*pressure.subscribe().borrow(), None);
         assert!(!pressure.is_on());
+    }
+
+    #[test]
+    fn publishers_go_on_when_the_last_journal_has_room() {
+        let pressure = Pressure::new();
+        for (full, is_on) in [(true, true), (true, true), (false, true), (false, false)] {
+            pressure.named_journal_full(full);
+            assert_eq!((pressure.alarms().disk, pressure.is_on()), (is_on, is_on));
+        }
+        pressure.named_journal_full(true);
+        pressure.journal_full(true);
+        pressure.journal_full(false);
+        assert_eq!(*pressure.subscribe().borrow(), Some("low on disk"), "each for itself");
     }
 
     #[test]

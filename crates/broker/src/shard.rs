@@ -494,7 +494,7 @@ impl Shard {
                 slot.tick(&mut self.desk);
             } else if let Some(known) = busy(&mut self.cluster, &mut self.busy, queue) {
                 known.deadline = None;
-                known.tick(self.desk.now);
+                known.tick(&self.desk);
             }
         }
     }

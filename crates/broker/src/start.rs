@@ -496,6 +496,7 @@ impl Opened {
             consumers: Arc::clone(&node.consumers),
             chores,
             failed: failed_sender.clone(),
+            pressure: Arc::clone(&pressure),
             bodies,
             consumer_window: node.config.limits.consumer_window,
             publish_timeout: millis(node.config.quorum_queues.publish_timeout),

@@ -150,8 +150,8 @@ impl Journal {
     /// Waits until everything handed over is durable, seals the journal and gives up the lock.
     ///
     /// # Errors
-    /// If writing has failed, now or before, or puts wait because the disk is full (everything
-    /// else is durable then).
+    /// If writing has failed, now or before, or puts wait because the disk is full: `StorageFull`
+    /// then, everything else is durable, and nobody is told of a failure.
     pub fn close(mut self) -> io::Result<()> {
         self.end(End::Close)
     }
@@ -210,11 +210,26 @@ fn write(
     let body = AssertUnwindSafe(|| write_until_end(shared, &mut writer, jobs, write_delay));
     let result = catch_unwind(body).unwrap_or_else(|_| Err(panicked("writer")));
     shared.intake.close();
-    if let Err(error) = &result {
-        shared.stats.lock().failed = true;
-        shared.listener.failed(error);
+    match result {
+        Ok(Ended::InOrder) => Ok(()),
+        // Whoever closes it learns so. Nothing has failed, and everybody else's disk is as good as before.
+        Ok(Ended::WithoutRoom) => {
+            Err(io::Error::new(io::ErrorKind::StorageFull, "puts wait for room on disk"))
+        }
+        Err(error) => {
+            shared.stats.lock().failed = true;
+            shared.listener.failed(&error);
+            Err(error)
+        }
     }
-    result
+}
+
+/// How the writer has ended, if nothing has failed.
+enum Ended {
+    /// Sealed, or given up.
+    InOrder,
+    /// Puts were handed over for which there was no room; they are gone.
+    WithoutRoom,
 }
 
 fn write_until_end(
@@ -222,7 +237,7 @@ fn write_until_end(
     writer: &mut Writer,
     jobs: &mpsc::Sender<Job>,
     write_delay: std::time::Duration,
-) -> io::Result<()> {
+) -> io::Result<Ended> {
     let origin = Instant::now();
     let (mut lists, mut answers) = (Vec::new(), Vec::new());
     let mut deadline = Some(origin);
@@ -235,7 +250,7 @@ fn write_until_end(
         match end {
             End::No => {}
             End::Close => writer.close(),
-            End::Abandon => return Ok(()),
+            End::Abandon => return Ok(Ended::InOrder),
         }
         let step = writer.step(origin.elapsed(), &mut lists, &mut answers, hasten)?;
         deadline = step.wake_at.map(|at| origin + at);
@@ -243,10 +258,10 @@ fn write_until_end(
         let is_stuck = end == End::Close && writer.is_stuck();
         perform(shared, step, jobs);
         if is_stuck {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "puts wait for room on disk"));
+            return Ok(Ended::WithoutRoom);
         }
         if is_over {
-            return writer.finish();
+            return writer.finish().map(|()| Ended::InOrder);
         }
     }
 }

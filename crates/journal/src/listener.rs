@@ -21,7 +21,8 @@ pub trait Listener: Send + Sync {
     fn full(&self, full: bool);
 
     /// Writing or syncing failed. Final: nothing is written or reported durable from now on, and
-    /// what was not reported durable may or may not be there after a restart. The owner stops.
+    /// what was not reported durable may or may not be there after a restart. The owner stops. That
+    /// there is no room is no failure, also when the journal is closed.
     fn failed(&self, error: &io::Error);
 }
 

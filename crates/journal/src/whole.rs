@@ -63,7 +63,7 @@ pub fn peek(disk: &dyn Disk, folder: &Path, name: &str) -> io::Result<Option<Vec
 ///
 /// # Errors
 /// If anything fails. The file has its old content or its new one, and nobody knows which: as after
-/// every failed write, the process has to stop.
+/// every failed write, the process has to stop. Only if there was no room it may be done again.
 ///
 /// # Panics
 /// If there are more than [`BYTES_MAX`] bytes.

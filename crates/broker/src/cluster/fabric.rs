@@ -50,6 +50,12 @@ impl Fabric for Cluster {
         Some(Facts::decode(&self.up.lock().get(&node)?.facts)?.machine)
     }
 
+    fn has_no_room(&self, node: NodeId) -> bool {
+        let is_own = node == self.me.node;
+        let alarms = if is_own { self.pressure.alarms() } else { self.pressure.alarms_of(node) };
+        alarms.disk
+    }
+
     fn halt(&self, queue: QueueId) {
         self.leads.lock().remove(&queue);
         self.bell.leads(queue, false);

@@ -13,6 +13,7 @@ mod standing;
 mod work;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ use crate::config;
 use crate::pair::driver::handing::Declared;
 use crate::pair::driver::standing::Emptied;
 use crate::pair::driver::work::Work;
+use crate::pair::ear::Ear;
 use crate::pair::folder::Found;
 use crate::pair::ground::News;
 use crate::pair::hold::Hold;
@@ -52,7 +54,7 @@ use crate::pair::quorum::Quorum;
 use crate::pair::stage::{Stage, Yard};
 use crate::pair::standby::Standby;
 use crate::pair::works::{Shelf, Unopened};
-use crate::pair::{aside, clock};
+use crate::pair::{aside, clock, works};
 use crate::shard::command;
 
 pub(crate) use amend::Amended;
@@ -66,6 +68,9 @@ const SEEK_WAIT: Millis = Millis(2000);
 
 /// How long nobody is accepted as the replica when something could not be read for a copy.
 const READ_AGAIN: Millis = Millis(10_000);
+
+/// How soon something is written again for which there was no room.
+const WRITE_AGAIN: Millis = Millis(1000);
 
 /// How long a node that stops waits for its lock to be taken back.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
@@ -112,7 +117,9 @@ pub(crate) enum Input {
     /// Queues of journals, or their bindings, have changed.
     Redeclared,
     /// This was written down, or not.
-    Declared(Result<String, String>),
+    Declared(io::Result<String>),
+    /// There was no room for this state file.
+    Unwritten(Record),
     /// That was tried, and this is what there is now.
     Amended(Result<Found, String>),
     /// The node stops, or the journal is not on it any more. Answered when the journal is closed.
@@ -186,6 +193,10 @@ pub(crate) struct Driver {
     unreadable: Option<(Millis, String)>,
     /// Until when no copy is asked for, because the disk had no room for one.
     no_room_until: Option<Millis>,
+    /// The copy that is being received.
+    copy: Option<Arc<Ear>>,
+    /// A state file for which there was no room, and when it is written again.
+    unwritten: Option<(Record, Millis)>,
     /// What the disk has to do now, for which the lock is held.
     work: Work,
     /// Counts what the disk does while a journal is opened.
@@ -256,6 +267,8 @@ impl Driver {
             no_quorum_since: None,
             unreadable: None,
             no_room_until: None,
+            copy: None,
+            unwritten: None,
             work: Work::default(),
             pulse: Pulse::default(),
             failure: None,
@@ -373,6 +386,10 @@ impl Driver {
                 self.declared.writing = false;
                 match done {
                     Ok(text) => self.declared.text = text,
+                    Err(error) if works::wants_room(&error) => {
+                        tracing::warn!(journal = %self.name, %error, "what is declared in a journal is written down later");
+                        self.declared.changed_at(Millis(clock::now().0 + WRITE_AGAIN.0));
+                    }
                     // As after every failed write.
                     Err(error) => {
                         let reason = format!(
@@ -384,6 +401,7 @@ impl Driver {
                     }
                 }
             }
+            Input::Unwritten(record) => self.unwritten(record),
             Input::Stop(answer) => {
                 self.stopping.push(answer);
                 self.event(Event::Stop);
@@ -466,6 +484,13 @@ impl Driver {
     fn tick(&mut self) {
         let now = clock::now();
         self.look_at_work(now);
+        if let Some((record, at)) = &mut self.unwritten
+            && *at <= now
+        {
+            *at = Millis(u64::MAX);
+            let record = *record;
+            self.write_file(record);
+        }
         if let Some((token, lease)) = &self.lease {
             let token = *token;
             if !lease.is_usable(now) {

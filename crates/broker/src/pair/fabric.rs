@@ -41,6 +41,10 @@ impl Fabric for PairFabric {
         self.fabric.knows(node)
     }
 
+    fn has_no_room(&self, node: NodeId) -> bool {
+        self.fabric.has_no_room(node)
+    }
+
     fn patience(&self) -> Millis {
         self.fabric.patience()
     }

@@ -187,7 +187,7 @@ mod tests {
             Declarations::decode(text.as_bytes()).unwrap()
         };
         assert_eq!(read(), declared, "it never had any message");
-        let ear = Arc::new(Ear::new("j", watch::channel(None).0));
+        let ear = Arc::new(Ear::new("j", watch::channel(None).0, Arc::default()));
         let mut options = Options::new(folder.join("data"));
         options.segment_bytes = 1 << 20;
         let (journal, _) = Journal::open(options, Arc::new(RealDisk), ear).unwrap();

@@ -31,7 +31,8 @@ use crate::pair::hold::Hold;
 use crate::pair::line::{Line, Session};
 use crate::pair::pulse::{Pulse, Watched};
 use crate::pair::registry::Pairs;
-use crate::pair::works::{Shelf, Store, Unopened, Works};
+use crate::pair::works::{self, Shelf, Store, Unopened, Works};
+use crate::pressure::Pressure;
 use crate::replicated::fabric::Fabric;
 use crate::replicated::numbered::Sender;
 use crate::router::Router;
@@ -68,6 +69,7 @@ pub(crate) struct Yard {
     pub(crate) consumers: Arc<AtomicU64>,
     pub(crate) chores: UnboundedSender<Chore>,
     pub(crate) failed: watch::Sender<Option<String>>,
+    pub(crate) pressure: Arc<Pressure>,
     pub(crate) bodies: Weight,
     pub(crate) consumer_window: u32,
     pub(crate) publish_timeout: Millis,
@@ -84,7 +86,7 @@ pub(crate) fn open_journal(
     data: PathBuf,
     pulse: &Pulse,
 ) -> Result<(Journal, Recovery, Arc<Ear>), Unopened> {
-    let ear = Arc::new(Ear::new(name, yard.failed.clone()));
+    let ear = Arc::new(Ear::new(name, yard.failed.clone(), Arc::clone(&yard.pressure)));
     let mut options = journal::options::Options::new(data);
     options.segment_bytes = yard.settings.segment_size;
     options.reserve_segments = yard.settings.reserve_segments;
@@ -270,6 +272,10 @@ pub(crate) async fn close_journal(journal: Box<dyn Store>) {
     let closed = aside::blocking(move || journal.close()).await;
     match closed {
         Ok(Ok(())) => {}
+        // Nobody was told that they are kept: what waits for room was not confirmed.
+        Ok(Err(error)) if works::wants_room(&error) => {
+            tracing::warn!(%error, "a journal was closed without what it has no room for");
+        }
         Ok(Err(error)) => tracing::error!(%error, "a journal could not be closed in good order"),
         Err(error) => tracing::error!(%error, "a journal could not be closed"),
     }

@@ -49,7 +49,8 @@ pub(crate) trait Shelf: fmt::Debug + Send + Sync + 'static {
     /// overwritten from now on is kept until that is put aside.
     ///
     /// # Errors
-    /// What the file system says; nobody knows then what it holds.
+    /// What the file system says; nobody knows then what it holds. If there was no room, doing it again
+    /// goes on.
     fn write(&self, record: &Record) -> io::Result<()>;
 
     /// Puts the copy aside, unless there is nothing in it, with what was known of it, so that another
@@ -104,6 +105,12 @@ pub(crate) trait Shelf: fmt::Debug + Send + Sync + 'static {
     fn open(&self, yard: &Yard, name: &str, pulse: &Pulse) -> Result<Opened, Unopened>;
 }
 
+/// Whether something has failed for want of room alone: others have no less of it, and there may be
+/// some later.
+pub(crate) fn wants_room(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
 /// Why a journal is not open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unopened {
@@ -115,8 +122,7 @@ pub(crate) struct Unopened {
 impl Unopened {
     /// For what the file system says.
     pub(crate) fn io(error: &io::Error, reason: String) -> Self {
-        let no_room = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-        Self { reason, no_room }
+        Self { reason, no_room: wants_room(error) }
     }
 
     /// For another reason.

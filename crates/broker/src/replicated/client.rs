@@ -112,11 +112,11 @@ pub(crate) struct Client {
     courier: Courier<Pending>,
     /// Questions that were performed and whose answers are still to come.
     asking: BTreeMap<u64, Asker>,
-    /// Answers that have overtaken the word that their orders were performed.
-    early: BTreeMap<u64, Reply>,
     seats: BTreeMap<ConsumerId, Seat>,
     /// What was settled since the present leader was asked to deliver again.
     attaching: Option<Attaching>,
+    /// Until then whoever keeps the queue had no room for publishes.
+    excused: Timestamp,
     /// Subscriptions that wait for whoever leads next.
     parked: Vec<(Subscribed, Asker)>,
 }
@@ -132,9 +132,9 @@ impl Client {
             moved_at: Timestamp(0),
             courier: Courier::default(),
             asking: BTreeMap::new(),
-            early: BTreeMap::new(),
             seats: BTreeMap::new(),
             attaching: None,
+            excused: Timestamp(0),
             parked: Vec::new(),
         }
     }
@@ -362,12 +362,6 @@ impl Client {
         let mut confirmed = 0;
         if upto > 0 {
             confirmed = self.performed(upto, &items);
-            while let Some(first) = self.early.first_entry()
-                && !self.courier.is_waiting(*first.key())
-            {
-                let (number, reply) = first.remove_entry();
-                self.item(now, outboxes, Item::Reply { number, reply });
-            }
         }
         if expected > 0 {
             self.courier.rewind_to(expected);
@@ -426,10 +420,9 @@ impl Client {
         match item {
             Item::Refused { .. } => {}
             Item::Reply { number, reply } => {
-                if let Some(asker) = self.asking.remove(&number) {
+                let asker = self.asking.remove(&number).or_else(|| self.answered_early(number));
+                if let Some(asker) = asker {
                     self.reply(now, outboxes, asker, reply);
-                } else if self.courier.is_waiting(number) {
-                    self.early.insert(number, reply);
                 }
             }
             Item::Deliver { consumer, seq, redelivered, again, message } => {
@@ -476,6 +469,19 @@ impl Client {
                 });
             }
         }
+    }
+
+    /// Whom an answer is for that has overtaken the word that its order was performed: it says so
+    /// itself. That word stands for all orders before as well, and so waits for every publish among
+    /// them: on a full disk for as long as there is no room, for which nobody who reads has to wait.
+    fn answered_early(&mut self, number: u64) -> Option<Asker> {
+        let pending = self.courier.waiting_at(number)?;
+        if matches!(pending.asker, Asker::Publisher { .. }) {
+            return None;
+        }
+        // Its number stays, so that those behind it have theirs; whoever leads next must not do it again.
+        pending.order = Order::Nothing;
+        Some(std::mem::replace(&mut pending.asker, Asker::Nobody))
     }
 
     fn tell(
@@ -578,7 +584,7 @@ impl Client {
     pub(crate) fn refuse_older(&mut self, oldest: Timestamp) -> u64 {
         let mut refused = 0;
         for pending in self.courier.waiting_mut() {
-            if pending.since >= oldest {
+            if pending.since.max(self.excused) >= oldest {
                 break;
             }
             if !matches!(pending.asker, Asker::Publisher { .. }) {
@@ -599,12 +605,18 @@ impl Client {
         refused
     }
 
-    /// When the oldest publish that has no answer came.
+    /// Whoever keeps the queue is there, and has no room at this moment: publishes wait for room, as
+    /// they do where it is kept.
+    pub(crate) fn excuse(&mut self, now: Timestamp) {
+        self.excused = now;
+    }
+
+    /// Since when the oldest publish waits that has no answer, if nobody had to wait for room.
     pub(crate) fn oldest_publish(&self) -> Option<Timestamp> {
         self.courier
             .waiting()
             .find(|pending| matches!(pending.asker, Asker::Publisher { .. }))
-            .map(|pending| pending.since)
+            .map(|pending| pending.since.max(self.excused))
     }
 
     /// The node that keeps the queue is lost: publishes are refused, questions find nothing, and
@@ -624,7 +636,6 @@ impl Client {
         for asker in std::mem::take(&mut self.asking).into_values() {
             self.no_queue(outboxes, asker);
         }
-        self.early.clear();
         self.cancel_all(outboxes);
     }
 
@@ -676,7 +687,6 @@ impl Client {
         for asker in askers {
             self.no_queue(outboxes, asker);
         }
-        self.early.clear();
         self.attaching = None;
     }
 

@@ -28,6 +28,11 @@ pub(crate) trait Fabric: fmt::Debug + Send + Sync + 'static {
     /// The newest version of the queue machine that a connected node knows.
     fn knows(&self, node: NodeId) -> Option<u8>;
 
+    /// Whether a node says that its disk has no room.
+    fn has_no_room(&self, _node: NodeId) -> bool {
+        false
+    }
+
     /// This node's member of a queue cannot go on: its group ends here until the next start.
     fn halt(&self, _queue: QueueId) {}
 

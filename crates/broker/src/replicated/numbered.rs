@@ -138,9 +138,10 @@ impl<T> Courier<T> {
         self.first + self.waiting.len() as u64
     }
 
-    /// Whether the order with this number is here and has no answer yet.
-    pub(crate) fn is_waiting(&self, number: u64) -> bool {
-        (self.first..self.next()).contains(&number)
+    /// The one with this number, to change it, if it has no answer yet.
+    pub(crate) fn waiting_at(&mut self, number: u64) -> Option<&mut T> {
+        let at = number.checked_sub(self.first)?;
+        self.waiting.get_mut(usize::try_from(at).ok()?)
     }
 
     /// What has no answer yet, in order.

@@ -602,7 +602,8 @@ impl ClusterQueue {
     }
 
     /// That time has come.
-    pub(crate) fn tick(&mut self, now: Timestamp) {
+    pub(crate) fn tick(&mut self, desk: &Desk) {
+        let now = desk.now;
         if let Some(replica) = &mut self.replica
             && replica.deadline().is_some_and(|deadline| deadline <= now)
         {
@@ -617,14 +618,28 @@ impl ClusterQueue {
         }
         self.used_at = now;
         self.client.tick(now);
+        if self.waits_for_room(desk) {
+            self.client.excuse(now);
+        }
         let oldest = Timestamp(now.0.saturating_sub(self.patience.0));
         let refused = self.client.refuse_older(oldest);
         if refused > 0 {
+            let why = match self.client.leader() {
+                None => "nobody has led the queue for too long",
+                Some(_) => "whoever leads the queue has not answered for too long",
+            };
             tracing::warn!(
                 queue = %self.profile.name, vhost = %self.profile.vhost, refused,
-                "publishes were refused: the queue had no leader for too long"
+                "publishes were refused: {why}"
             );
         }
+    }
+
+    /// Whether the node that keeps it has no room, and blocks publishers therefore. A queue of several
+    /// members goes on with those that have some.
+    fn waits_for_room(&self, desk: &Desk) -> bool {
+        let keeper = self.client.leader().filter(|_| self.home.is_some());
+        keeper.is_some_and(|keeper| desk.fabric.has_no_room(keeper.node))
     }
 
     /// The journal has synced up to `lsn`: bodies up to there may be dropped.

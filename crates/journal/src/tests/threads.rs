@@ -5,6 +5,7 @@ use crate::journal::Journal;
 use crate::listener::Listener;
 use crate::op::{Class, Head, Lsn, Op, Payload};
 use crate::options::Options;
+use crate::sim::SimDisk;
 use bytes::Bytes;
 use model::id::{Seq, StreamId};
 use std::sync::Arc;
@@ -74,4 +75,49 @@ fn puts_become_durable_and_survive_close_and_drop() {
             journal.close().unwrap();
         }
     }
+}
+
+/// Tells of room, and of failures.
+struct Fullness(mpsc::Sender<Result<bool, String>>);
+
+impl Listener for Fullness {
+    fn durable(&self, _: Lsn) {}
+    fn full(&self, full: bool) {
+        self.0.send(Ok(full)).unwrap();
+    }
+    fn failed(&self, error: &std::io::Error) {
+        self.0.send(Err(error.to_string())).unwrap();
+    }
+}
+
+/// Puts wait for room when it is closed: that is said to who closes it, and is no failure, for which a
+/// node would stop.
+#[test]
+fn want_of_room_at_the_end_is_no_failure() {
+    let disk = SimDisk::new(1);
+    disk.set_capacity(64 + 7 * (1 << 20) + 100);
+    let options = Options { segment_bytes: 1 << 20, ..Options::new("/journal") };
+    let (told, heard) = mpsc::channel();
+    let ear = Arc::new(Fullness(told));
+    let (journal, _) = Journal::open(options.clone(), Arc::new(disk.clone()), ear).unwrap();
+    let ops = (1..=12).map(|seq| Op::Put {
+        stream: StreamId(9),
+        seq: Seq(seq),
+        class: Class::Bulk,
+        head: Head::new(&[]),
+        payload: Payload::Bytes(Bytes::from(vec![7; 700 << 10])),
+    });
+    let last = journal.submit(ops.collect());
+    assert_eq!(heard.recv().unwrap(), Ok(true));
+    let durable = journal.durable();
+    assert!(durable < last);
+    let error = journal.close().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    let more: Vec<_> = heard.iter().collect();
+    assert_eq!(more, [], "nothing has failed");
+    // What was durable is there.
+    let (_, recovery) =
+        Journal::open(options, Arc::new(disk), Arc::new(crate::listener::Deaf)).unwrap();
+    assert_eq!(recovery.report().quarantined, []);
+    assert!(recovery.report().records >= durable.0);
 }

@@ -107,6 +107,11 @@ impl Declared {
         self.changed.get_or_insert_with(clock::now);
     }
 
+    /// The same, but it is not to be written before.
+    pub(super) fn changed_at(&mut self, at: Millis) {
+        self.changed = Some(at);
+    }
+
     /// Whether there may be something to be written that nobody writes.
     pub(super) fn is_open(&self) -> bool {
         self.changed.is_some()

@@ -11,11 +11,11 @@ use metadata::declarations::Declarations;
 use model::time::Millis;
 use replication::message::Downward;
 
-use crate::pair::driver::{Driver, Input};
+use crate::pair::driver::{Driver, Input, WRITE_AGAIN};
 use crate::pair::ground::Ground;
 use crate::pair::stage::Stage;
 use crate::pair::works::Unopened;
-use crate::pair::{aside, clock};
+use crate::pair::{aside, clock, works};
 
 /// How soon it is said again that this node serves, if nobody answers.
 const SERVE_AGAIN: Duration = Duration::from_millis(50);
@@ -150,18 +150,33 @@ impl Driver {
         if record.standing == Standing::Syncing {
             self.before = self.machine.own().record;
         }
+        self.write_file(record);
+    }
+
+    /// Writes the state file. If there is no room for it the machine waits as if the disk were slow: the
+    /// file has its old content, or its new one, and has the new one when it is written once more.
+    pub(super) fn write_file(&self, record: Record) {
         let (sender, folder) = (self.sender.clone(), Arc::clone(&self.folder));
         let name = self.name.clone();
         aside::blocking(move || {
-            let event = match folder.write(&record) {
-                Ok(()) => Event::Written(record),
+            let input = match folder.write(&record) {
+                Ok(()) => Input::Event(Event::Written(record)),
+                Err(error) if works::wants_room(&error) => Input::Unwritten(record),
                 Err(error) => {
                     tracing::error!(journal = %name, %error, "cannot write the state file");
-                    Event::WriteFailed
+                    Input::Event(Event::WriteFailed)
                 }
             };
-            drop(sender.send(Input::Event(event)));
+            drop(sender.send(input));
         });
+    }
+
+    /// There was no room for a state file.
+    pub(super) fn unwritten(&mut self, record: Record) {
+        if self.unwritten.is_none_or(|(known, _)| known != record) {
+            tracing::warn!(journal = %self.name, %record.standing, "the disk has no room for the state file; it is written as soon as there is some");
+        }
+        self.unwritten = Some((record, Millis(clock::now().0 + WRITE_AGAIN.0)));
     }
 
     fn load(&mut self) {
@@ -313,7 +328,7 @@ impl Driver {
         self.declared.writing = true;
         let (sender, folder) = (self.sender.clone(), Arc::clone(&self.folder));
         aside::blocking(move || {
-            let done = folder.declare(&text).map(|()| text).map_err(|error| error.to_string());
+            let done = folder.declare(&text).map(|()| text);
             drop(sender.send(Input::Declared(done)));
         });
     }

@@ -10,6 +10,7 @@ use replication::receiver::Effect;
 use tokio::sync::watch;
 
 use crate::pair::driver::{Driver, Input, SEEK_WAIT};
+use crate::pair::ear::Ear;
 use crate::pair::line::Session;
 use crate::pair::standby::Standby;
 use crate::pair::works::{Store, Unopened};
@@ -18,8 +19,8 @@ use crate::pair::{aside, clock, stage};
 /// How long no node is asked for a copy for which the disk had no room.
 const ROOM_AGAIN: Millis = Millis(5000);
 
-/// An empty journal for a copy and how far it is durable, or why there is none.
-pub(super) type Emptied = Result<(Box<dyn Store>, watch::Receiver<Lsn>), Unopened>;
+/// An empty journal for a copy and what it tells, or why there is none.
+pub(super) type Emptied = Result<(Box<dyn Store>, Arc<Ear>), Unopened>;
 
 impl Driver {
     /// Asks the other node to accept this one.
@@ -44,6 +45,11 @@ impl Driver {
         self.seek_until = None;
         if let Some(follower) = self.follower.take() {
             follower.abort();
+        }
+        if self.copy.take().is_some_and(|copy| copy.is_full()) {
+            // The next one would come no further.
+            tracing::warn!(journal = %self.name, "the disk has no room for the copy");
+            self.no_room_until = Some(Millis(clock::now().0 + ROOM_AGAIN.0));
         }
         let (standby, emptying) = (self.standby.take(), self.emptying.take());
         if standby.is_none() && emptying.is_none() {
@@ -128,7 +134,7 @@ impl Driver {
                 }
                 let (journal, recovery, ear) = folder.open(&yard, &name, &pulse)?;
                 drop(recovery);
-                Ok((journal, ear.watch()))
+                Ok((journal, ear))
             };
             let emptied = aside::blocking(open).await;
             drop(sender.send(Input::Emptied(opened)));
@@ -143,9 +149,10 @@ impl Driver {
         }
         let Some(emptying) = self.emptying.take() else { return };
         match emptying.await.unwrap_or_else(|error| Err(Unopened::because(error))) {
-            Ok((journal, durable)) => {
+            Ok((journal, ear)) => {
                 self.no_room_until = None;
-                self.follow(durable);
+                self.follow(ear.watch());
+                self.copy = Some(ear);
                 self.with_standby(|standby, effects| standby.copy(journal, effects));
             }
             Err(Unopened { reason, no_room: true }) => {

@@ -65,9 +65,16 @@ struct Stepwise {
     go: Arc<Mutex<mpsc::Receiver<()>>>,
     /// No journal can be opened.
     broken: Arc<Mutex<Option<io::ErrorKind>>>,
+    /// No small file can be written.
+    spoiled: Arc<Mutex<Option<io::ErrorKind>>>,
 }
 
 impl Stepwise {
+    /// Writes a small file.
+    fn small(&self) -> io::Result<()> {
+        self.spoiled.lock().map_or(Ok(()), |kind| Err(kind.into()))
+    }
+
     fn step(&self, step: Step) {
         self.steps.send(step).unwrap();
         self.go.lock().recv().unwrap();
@@ -85,7 +92,7 @@ impl Shelf for Stepwise {
     }
 
     fn write(&self, _: &Record) -> io::Result<()> {
-        Ok(())
+        self.small()
     }
 
     fn set_aside(&self, _: &Record) -> io::Result<()> {
@@ -114,7 +121,7 @@ impl Shelf for Stepwise {
     }
 
     fn declare(&self, _: &str) -> io::Result<()> {
-        Ok(())
+        self.small()
     }
 
     fn open(&self, yard: &Yard, name: &str, _: &Pulse) -> Result<Opened, Unopened> {
@@ -127,8 +134,10 @@ impl Shelf for Stepwise {
             Arc::new(journal::sim::SimDisk::new(0)),
         )
         .unwrap();
+        let ear = Ear::new(name, yard.failed.clone(), Arc::clone(&yard.pressure));
+        let ear = Arc::new(ear);
         let store = Closing { steps: self.steps.clone(), go: Arc::clone(&self.go) };
-        Ok((Box::new(store), recovery, Arc::new(Ear::new(name, yard.failed.clone()))))
+        Ok((Box::new(store), recovery, ear))
     }
 }
 
@@ -162,6 +171,7 @@ struct Scene {
     steps: mpsc::Receiver<Step>,
     go: mpsc::Sender<()>,
     broken: Arc<Mutex<Option<io::ErrorKind>>>,
+    spoiled: Arc<Mutex<Option<io::ErrorKind>>>,
 }
 
 impl Scene {
@@ -170,7 +180,9 @@ impl Scene {
         let (go, may_go) = mpsc::channel();
         let broken = Arc::<Mutex<_>>::default();
         let go_on = Arc::new(Mutex::new(may_go));
-        let shelf = Stepwise { steps: told, go: go_on, broken: Arc::clone(&broken) };
+        let spoiled = Arc::<Mutex<_>>::default();
+        let (no_journal, no_file) = (Arc::clone(&broken), Arc::clone(&spoiled));
+        let shelf = Stepwise { steps: told, go: go_on, broken: no_journal, spoiled: no_file };
         let me = Sender { node: ME, boot: 1 };
         let uid = JournalUid(7);
         let (driver, inputs) = Driver::new(Parts {
@@ -191,7 +203,7 @@ impl Scene {
             damage: None,
             saved: Vec::new(),
         });
-        Self { driver, inputs, steps, go, broken }
+        Self { driver, inputs, steps, go, broken, spoiled }
     }
 
     /// A session with the active node begins.
@@ -215,6 +227,13 @@ impl Scene {
     /// Lets the step go on that waits.
     fn go(&self) {
         self.go.send(()).unwrap();
+    }
+
+    /// Takes the next input, which is this one.
+    async fn take(&mut self, is_it: impl Fn(&Input) -> bool) {
+        let input = tokio::time::timeout(SOON, self.inputs.recv()).await.unwrap().unwrap();
+        assert!(is_it(&input), "{input:?}");
+        self.driver.input(input).await;
     }
 
     /// The copy is made: the driver hears so.
@@ -331,4 +350,81 @@ async fn a_copy_that_cannot_be_made_stops_the_node_and_says_why() {
     scene.emptied().await;
     let failed = scene.driver.yard.failed.borrow().clone().unwrap();
     assert_eq!(failed, "journal orders: the copy cannot be replaced: permission denied");
+}
+
+/// A copy whose disk got full while it was received is given up, and not begun again at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_has_become_too_large_is_made_later() {
+    let mut scene = copying();
+    for step in [Step::SetAside, Step::Open] {
+        scene.expect(step);
+        scene.go();
+    }
+    scene.emptied().await;
+    let copy = scene.driver.copy.clone().unwrap();
+    journal::listener::Listener::full(&*copy, true);
+    assert!(!scene.driver.yard.pressure.is_on(), "who publishes does not wait for it");
+    // The active node has not heard of it for too long.
+    scene.driver.event(Event::ActiveLost);
+    scene.expect(Step::Close);
+    scene.go();
+    scene.driver.event(Event::Read(view()));
+    assert_eq!(*scene.driver.machine.phase(), Phase::Passive(Passive::Seeking));
+    assert!(scene.driver.standby.is_none() && scene.driver.timers.contains_key(&Timer::Seek));
+    let told = scene.driver.told.as_ref().unwrap();
+    assert_eq!(told.reason.as_deref(), Some("the disk has no room for a copy"));
+    assert_eq!(*scene.driver.yard.failed.borrow(), None);
+}
+
+/// A driver that is about to write that there is no copy.
+fn marking() -> Scene {
+    let own =
+        Own { record: Record { incarnation: Some(Incarnation(1)), ..stale().record }, ..stale() };
+    let mut scene = Scene::new(own);
+    let read = Event::Read(view());
+    scene.begin(&[Event::Start, read, Event::Accepted]);
+    scene.register(1);
+    scene
+}
+
+/// The state file is written when there is room, and until then nothing is known to be in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_file_without_room_is_written_later() {
+    let mut scene = marking();
+    *scene.spoiled.lock() = Some(io::ErrorKind::QuotaExceeded);
+    scene.driver.event(Event::Read(view()));
+    let phase = *scene.driver.machine.phase();
+    for _ in 0..2 {
+        scene.take(|input| matches!(input, Input::Unwritten(_))).await;
+        assert_eq!(*scene.driver.machine.phase(), phase, "it waits");
+        scene.driver.tick();
+        let (_, at) = scene.driver.unwritten.unwrap();
+        assert!(at > clock::now() && at.0 < u64::MAX, "not at once");
+        scene.driver.unwritten = scene.driver.unwritten.map(|(record, _)| (record, Millis(0)));
+        scene.driver.tick();
+    }
+    scene.take(|input| matches!(input, Input::Unwritten(_))).await;
+    *scene.spoiled.lock() = None;
+    scene.driver.unwritten = scene.driver.unwritten.map(|(record, _)| (record, Millis(0)));
+    scene.driver.tick();
+    scene.take(|input| matches!(input, Input::Event(Event::Written(_)))).await;
+    assert_eq!(*scene.driver.machine.phase(), Phase::Passive(Passive::Copying));
+    assert_eq!(*scene.driver.yard.failed.borrow(), None);
+    for step in [Step::SetAside, Step::Open] {
+        scene.expect(step);
+        scene.go();
+    }
+    scene.emptied().await;
+}
+
+/// Nor does the node stop because what is declared finds no room; whatever else is wrong stops it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn declarations_without_room_are_written_later() {
+    let mut scene = Scene::new(stale());
+    scene.driver.input(Input::Declared(Err(io::ErrorKind::StorageFull.into()))).await;
+    assert_eq!(*scene.driver.yard.failed.borrow(), None);
+    assert!(scene.driver.declared.is_open(), "they are not given up");
+    scene.driver.input(Input::Declared(Err(io::ErrorKind::PermissionDenied.into()))).await;
+    let failed = scene.driver.yard.failed.borrow().clone().unwrap();
+    assert!(failed.contains("permission denied"), "{failed}");
 }

@@ -231,7 +231,7 @@ impl Shelf for Folder {
 
     fn open(&self, yard: &Yard, name: &str, _: &Pulse) -> Result<Opened, Unopened> {
         self.is_free("the copy is opened");
-        let ear = Arc::new(Ear::new(name, yard.failed.clone()));
+        let ear = Arc::new(Ear::new(name, yard.failed.clone(), Arc::clone(&yard.pressure)));
         let mut options = Options::new(self.data());
         options.segment_bytes = Options::SEGMENT_BYTES_MIN;
         let (disk, drive) = (self.bay.drive.disk.clone(), Arc::clone(&self.bay.drive));
@@ -328,7 +328,7 @@ impl Shared {
     }
 
     fn step(&self) -> io::Result<()> {
-        let durable = {
+        let (durable, full) = {
             let mut guard = self.journal.lock();
             let Some(journal) = guard.as_mut() else { return Ok(()) };
             let now = self.begin.elapsed();
@@ -343,9 +343,12 @@ impl Shared {
                     break;
                 }
             }
-            journal.durable()
+            (journal.durable(), journal.is_full())
         };
         self.tell(durable);
+        if self.ear.is_full() != full {
+            self.ear.full(full);
+        }
         Ok(())
     }
 

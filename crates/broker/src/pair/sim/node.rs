@@ -38,6 +38,7 @@ use crate::pair::line::Line;
 use crate::pair::registry::Pairs;
 use crate::pair::stage::Yard;
 use crate::pair::works::Works;
+use crate::pressure::Pressure;
 use crate::replicated::client::Leader;
 use crate::replicated::fabric::{Berth, Fabric};
 use crate::replicated::notice::Notice;
@@ -70,6 +71,7 @@ pub(super) struct Node {
     /// Whether it has died.
     pub(super) dead: dead::Sender<bool>,
     pub(super) failed: watch::Sender<Option<String>>,
+    pub(super) pressure: Arc<Pressure>,
     proposer: Arc<Proposer>,
     world: Weak<World>,
     applied: AtomicU64,
@@ -134,6 +136,7 @@ pub(crate) fn bare_yard(me: Sender, works: Arc<dyn Works>, line: Arc<dyn Line>) 
         consumers: Arc::default(),
         chores: mpsc::unbounded_channel().0,
         failed: watch::channel(None).0,
+        pressure: Arc::default(),
         bodies: Weight { cached: 1 << 20, only: 1 << 20 },
         consumer_window: 1 << 20,
         publish_timeout: PUBLISH_TIMEOUT,
@@ -166,6 +169,7 @@ impl Node {
             topology,
             dead: dead::Sender::new(false),
             failed,
+            pressure: Arc::default(),
             proposer,
             world: Arc::downgrade(world),
             applied: AtomicU64::new(0),
@@ -236,6 +240,7 @@ impl Node {
             consumers: Arc::default(),
             chores,
             failed: self.failed.clone(),
+            pressure: Arc::clone(&self.pressure),
             bodies,
             consumer_window: plan.window,
             publish_timeout: PUBLISH_TIMEOUT,
@@ -458,6 +463,13 @@ impl Fabric for Seat {
 
     fn knows(&self, _: NodeId) -> Option<u8> {
         None
+    }
+
+    /// Nodes hear of each other's alarms at once.
+    fn has_no_room(&self, node: NodeId) -> bool {
+        let world = self.0.upgrade().and_then(|this| this.world.upgrade());
+        let node = world.and_then(|world| world.node(node));
+        node.is_some_and(|node| node.pressure.alarms().disk)
     }
 
     fn patience(&self) -> Millis {

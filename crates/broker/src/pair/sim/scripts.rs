@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::clients::{self, Connection, Happened};
 use super::disk::Speed;
+use super::node::Node;
 use super::plan::Plan;
 use super::trap::Point;
 use super::world::{Death, PAIR, World};
@@ -200,6 +201,142 @@ fn a_disk_that_hangs_for_a_short_time_loses_the_journal_all_the_same() {
         assert!(clients::proves_to_serve(&world, WITNESS, queue, HEALING).await);
         assert_eq!(world.book.lock().tally.served, served + 1);
         assert_eq!(world.book.lock().is_active(PAIR[1]), Ok(()));
+        0
+    });
+    assert_eq!(outcome.failure, None);
+}
+
+/// Publishes of which all together are more than a disk without room for another segment takes.
+struct Flood {
+    connection: Connection,
+    open: BTreeSet<u64>,
+}
+
+impl Flood {
+    const PUBLISHER: u64 = 900;
+
+    fn begin(world: &World, queue: model::id::QueueId) -> Self {
+        let connection = Connection::new(world.node(WITNESS).expect("it is there"));
+        let open: BTreeSet<u64> = (1..=60).collect();
+        for number in &open {
+            connection.publish(world, queue, &[(Self::PUBLISHER, *number)], 100_000);
+        }
+        Self { connection, open }
+    }
+
+    /// Waits until all are answered, or nothing happens for so long.
+    async fn answered(&mut self, world: &World, patience: Duration) {
+        while !self.open.is_empty()
+            && let Happened::Events(events) = self.connection.wait(patience).await
+        {
+            clients::heard(world, Self::PUBLISHER, &mut self.open, events);
+        }
+    }
+}
+
+/// From now on the disk has no room but in the files that it has.
+fn fill(world: &World, node: NodeId) {
+    let disk = &world.drive(node).disk;
+    disk.set_capacity(disk.used());
+}
+
+/// The copy of a node comes to be in sync, and no node has stopped on the way.
+async fn comes_back(world: &World, synced: u64, nodes: &[Arc<Node>]) {
+    let is_copied = async {
+        while world.book.lock().tally.synced == synced {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(HEALING, is_copied).await.expect("it is copied");
+    assert!(clients::proves_to_serve(world, WITNESS, world.queues()[0], HEALING).await);
+    for node in nodes {
+        assert_eq!(*node.failed.borrow(), None);
+        assert!(world.is_alive(node.me), "it has not been started again");
+    }
+}
+
+/// The backup has no room: it falls out, everybody goes on, and it comes back when there is some.
+#[test]
+fn a_backup_without_room_is_a_backup_again_later() {
+    let mut plan = Plan::quiet();
+    plan.settings.replica_timeout = Duration::from_millis(300);
+    let outcome = run_script(plan, |world| async move {
+        in_sync(&world).await;
+        let nodes = PAIR.map(|node| world.node(node).expect("it is there"));
+        let synced = world.book.lock().tally.synced;
+        fill(&world, PAIR[1]);
+        let mut flood = Flood::begin(&world, world.queues()[0]);
+        flood.answered(&world, HEALING).await;
+        assert!(flood.open.is_empty(), "the active node goes on alone");
+        // It tries in vain, some times.
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(world.book.lock().tally.synced, synced);
+        assert_eq!(world.book.lock().is_active(PAIR[0]), Ok(()));
+        world.drive(PAIR[1]).disk.set_capacity(u64::MAX);
+        comes_back(&world, synced, &nodes).await;
+        0
+    });
+    assert_eq!(outcome.failure, None);
+}
+
+/// The active node has no room: the other copy has some, and is served.
+#[test]
+fn an_active_node_without_room_hands_over_and_lives() {
+    let mut plan = Plan::quiet();
+    plan.settings.replica_timeout = Duration::from_millis(300);
+    let outcome = run_script(plan, |world| async move {
+        in_sync(&world).await;
+        let nodes = PAIR.map(|node| world.node(node).expect("it is there"));
+        let synced = world.book.lock().tally.synced;
+        fill(&world, PAIR[0]);
+        let mut flood = Flood::begin(&world, world.queues()[0]);
+        flood.answered(&world, HEALING).await;
+        assert!(clients::proves_to_serve(&world, WITNESS, world.queues()[0], HEALING).await);
+        assert_eq!(world.book.lock().is_active(PAIR[1]), Ok(()));
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(world.book.lock().tally.synced, synced);
+        world.drive(PAIR[0]).disk.set_capacity(u64::MAX);
+        comes_back(&world, synced, &nodes).await;
+        0
+    });
+    assert_eq!(outcome.failure, None);
+}
+
+/// There is one copy, and no room: who publishes is blocked and not refused, and who consumes goes on
+/// and makes some.
+#[test]
+fn consumers_go_on_where_there_is_no_room() {
+    let outcome = run_script(Plan::quiet(), |world| async move {
+        in_sync(&world).await;
+        let queue = world.queues()[0];
+        world.end_node(PAIR[1], Death::Kill);
+        assert!(clients::proves_to_serve(&world, WITNESS, queue, HEALING).await);
+        let node = world.node(PAIR[0]).expect("it is there");
+        fill(&world, PAIR[0]);
+        let before = world.book.lock().tally.confirmed;
+        let mut flood = Flood::begin(&world, queue);
+        flood.answered(&world, Duration::from_secs(30)).await;
+        assert!(!flood.open.is_empty() && node.pressure.alarms().disk);
+        let mut consumer = Connection::new(world.node(WITNESS).expect("it is there"));
+        let id = consumer.node.consumer();
+        assert_eq!(consumer.consume(queue, id, 10).await, Some(Consumed::Done));
+        let until = Instant::now() + HEALING;
+        while !flood.open.is_empty() {
+            assert!(Instant::now() < until, "{} wait in vain", flood.open.len());
+            if let Happened::Events(events) = consumer.wait(Duration::from_millis(10)).await {
+                let taken = consumer.take(&world, queue, id, events, false);
+                let taken = taken.expect("it is not cancelled").into_iter();
+                consumer.settle(queue, taken.map(|(one, _)| one).collect(), Outcome::Accept);
+            }
+            flood.answered(&world, Duration::from_millis(1)).await;
+        }
+        consumer.leave();
+        assert_eq!(world.book.lock().tally.confirmed, before + 60, "none was refused");
+        // It has been made by those who have taken what was there.
+        assert!(!node.pressure.is_on());
+        assert_eq!(*node.failed.borrow(), None);
+        world.drive(PAIR[0]).disk.set_capacity(u64::MAX);
+        world.boot(PAIR[1]);
         0
     });
     assert_eq!(outcome.failure, None);

@@ -124,9 +124,50 @@ fn deliver(seq: u64, again: bool) -> Item {
 fn an_answer_may_overtake_the_word_that_its_order_was_performed() {
     let (mut rig, mut got) = Rig::getting();
     rig.tell(notice(0, vec![Item::Reply { number: 2, reply: Reply::Empty }]));
-    assert!(got.try_recv().is_err(), "it was not performed yet, as far as is known");
+    assert!(matches!(got.try_recv(), Ok(Got::Empty)), "who answers has performed it");
     rig.tell(notice(2, Vec::new()));
+    assert_eq!(rig.client.courier.len(), 0);
+}
+
+/// The word that orders are performed waits for the disk if a publish is among them: those who read do
+/// not, and nothing of theirs is done twice when somebody else leads.
+#[tokio::test]
+async fn who_reads_does_not_wait_for_a_publish_that_has_no_room() {
+    let mut rig = Rig::new();
+    rig.publish(1);
+    let (to, mut got) = oneshot::channel();
+    let get = Order::Get { connection: ConnectionId(1), no_ack: true };
+    rig.client.order(NOW, get, Asker::Get(to));
+    let (to, mut purged) = oneshot::channel();
+    rig.client.order(NOW, Order::Purge, Asker::Purge(to));
+    assert!(rig.client.batch().is_some());
+    // Hello and the publish are before them.
+    rig.tell(notice(0, vec![Item::Reply { number: 4, reply: Reply::Purged(3) }]));
+    rig.tell(notice(0, vec![Item::Reply { number: 3, reply: Reply::Empty }]));
     assert!(matches!(got.try_recv(), Ok(Got::Empty)));
+    assert!(matches!(purged.try_recv(), Ok(Some(3))));
+    // Nobody can answer a publish like that.
+    rig.tell(notice(0, vec![Item::Reply { number: 2, reply: Reply::Empty }]));
+    assert_eq!(rig.confirmed().await, []);
+    rig.client.follow(NOW, Some(NEXT));
+    let orders = rig.client.courier.waiting().map(|pending| format!("{:?}", pending.order));
+    let orders: Vec<_> = orders.collect();
+    assert_eq!(orders[2..], ["Nothing", "Nothing", "Attach { consumers: [] }"]);
+    rig.tell(next(5, Vec::new()));
+    assert_eq!(rig.confirmed().await, [(1, true)]);
+}
+
+/// While whoever keeps the queue has no room publishes wait for it, and then as long as usual.
+#[tokio::test]
+async fn publishes_that_wait_for_room_are_not_refused() {
+    let mut rig = Rig::new();
+    rig.publish(1);
+    let full_until = Timestamp(NOW.0 + 100_000);
+    rig.client.excuse(full_until);
+    assert_eq!(rig.client.oldest_publish(), Some(full_until));
+    assert_eq!(rig.client.refuse_older(full_until), 0);
+    assert_eq!(rig.client.refuse_older(Timestamp(full_until.0 + 1)), 1);
+    assert_eq!(rig.confirmed().await, [(1, false)]);
 }
 
 #[test]
