@@ -260,7 +260,7 @@ pub const KEYS: &[Key] = &[
     key(
         "quorum_queue.continuous_membership_reconciliation.concurrency",
         Kind::Count { min: 1, max: 1024, unlimited: false },
-        "8",
+        "2",
         "How many queues a node changes the members of at once.",
     ),
     key(

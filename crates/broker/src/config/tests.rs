@@ -261,7 +261,7 @@ fn how_quorum_queues_are_kept_whole() {
     let found = config.quorum_queues.reconciliation;
     assert!(found.enabled && !found.auto_remove);
     assert_eq!((found.interval.as_millis(), found.trigger_interval.as_millis()), (5000, 100));
-    assert_eq!((found.target_group_size, found.concurrency), (5, 8));
+    assert_eq!((found.target_group_size, found.concurrency), (5, 2));
     let shown = effective.to_string();
     assert!(shown.contains("continuous_membership_reconciliation.enabled = true "), "{shown}");
     let prefix = "quorum_queue.continuous_membership_reconciliation";
