@@ -211,9 +211,10 @@ impl<S> Session<S> {
             return None;
         };
         self.under_way_bytes -= under_way.bytes;
-        if result.is_ok() {
+        if let Ok(taken) = &result {
             let Route { sessions, to, .. } = &self.route;
-            sessions.has_told(*to, self.link.number, under_way.commit);
+            // What it has not taken yet it cannot know to be committed, whatever it was told.
+            sessions.has_told(*to, self.link.number, under_way.commit.min(*taken));
         } else {
             self.state = State::Over;
         }

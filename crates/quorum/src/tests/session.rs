@@ -41,6 +41,16 @@ impl Transport for Wire {
 /// What a follower hears of a leader that sends these commits, each with its last entry or without
 /// any, of which so many are answered, and then ends.
 fn heard(commits: &[Option<LogId>], answered: usize, resting: Option<Resting>) -> Vec<String> {
+    heard_by(9, commits, answered, resting)
+}
+
+/// The same of a follower that has taken entries up to this index.
+fn heard_by(
+    taken: u64,
+    commits: &[Option<LogId>],
+    answered: usize,
+    resting: Option<Resting>,
+) -> Vec<String> {
     let wire = Arc::new(Wire::default());
     let (links, sessions) = (Arc::new(Links::default()), Arc::new(Sessions::default()));
     links.on_up(node(2));
@@ -64,7 +74,7 @@ fn heard(commits: &[Option<LogId>], answered: usize, resting: Option<Resting>) -
     let sent: Vec<Message> = wire.0.lock().iter().map(decoded).collect();
     for message in sent.into_iter().take(answered) {
         let Message::Append { session: number, number: at, .. } = message else { panic!() };
-        sessions.on_answer(number, Answer::Appended(at, Ok(Some(log_id(4, 9)))));
+        sessions.on_answer(number, Answer::Appended(at, Ok(Some(log_id(4, taken)))));
         assert!(matches!(session.next().now_or_never(), Some(Some(Ok(Ok(_))))));
     }
     // openraft begins another stream whenever it likes, which knows nothing of the one before.
@@ -101,5 +111,7 @@ fn a_leader_that_falls_asleep_says_what_is_committed_unless_that_was_answered() 
     assert_eq!(heard(&[], 0, resting()), told);
     assert_eq!(heard(&[before, last], 2, resting()), ["rests in term 4"]);
     assert_eq!(heard(&[last, before], 2, resting()), ["rests in term 4"]);
+    let early = heard_by(8, &[last], 1, resting());
+    assert_eq!(early, told, "it did not have the last entry when it was told");
     assert_eq!(heard(&[before], 1, None), ["closed"], "it ends for another reason");
 }
