@@ -17,9 +17,10 @@ if ! command -v cargo >/dev/null; then
   exit 1
 fi
 
+# libclang-cpp is another library, which a compiler brings along.
 has_libclang() {
   ldconfig -p 2>/dev/null | grep -q 'libclang[-.0-9]*\.so' ||
-    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || [ -n "${LIBCLANG_PATH:-}" ]
+    compgen -G '/usr/lib/llvm-*/lib/libclang[-.][0-9s]*' >/dev/null || [ -n "${LIBCLANG_PATH:-}" ]
 }
 has_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 

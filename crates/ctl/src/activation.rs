@@ -59,7 +59,7 @@ pub(crate) fn perform(
             let copies = copies(directory, journal.as_deref())?;
             let rows = copies.iter().map(|copy| row(copy, register, *founder)).collect();
             let columns = COLUMNS.map(str::to_owned).to_vec();
-            let headers = !arguments.no_table_headers && !arguments.quiet;
+            let headers = !arguments.no_table_headers && !arguments.silent;
             Rows { columns, rows }.print(arguments.formatter, headers, out)?;
         }
         ActivationCommand::Set {

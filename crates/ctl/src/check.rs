@@ -205,7 +205,9 @@ fn quorum_status(session: &mut Session<'_>, queue: &str) -> Result<(), Failed> {
 fn status(session: &mut Session<'_>) -> Result<(), Failed> {
     let overview = session.client.get("overview")?;
     let nodes = session.client.get("nodes")?;
-    let node = nodes.get(0).cloned().unwrap_or_default();
+    // The one that was asked, which says its name.
+    let mut found = nodes.as_array().into_iter().flatten();
+    let node = found.find(|node| node["name"] == overview["node"]).cloned().unwrap_or_default();
     let flag = |on: &Value, name: &str| on.as_bool().unwrap_or(false).then(|| name.to_owned());
     let alarms: Vec<String> =
         [flag(&node["mem_alarm"], "memory"), flag(&node["disk_free_alarm"], "disk")]

@@ -33,9 +33,12 @@ pub struct Arguments {
     /// Print no header lines.
     #[arg(long = "no-table-headers", global = true)]
     pub no_table_headers: bool,
-    /// Print nothing but results.
-    #[arg(long, short = 'q', visible_alias = "silent", short_alias = 's', global = true)]
+    /// Print nothing but results, with header lines.
+    #[arg(long, short = 'q', global = true)]
     pub quiet: bool,
+    /// Print nothing but results, without header lines.
+    #[arg(long, short = 's', global = true)]
+    pub silent: bool,
     /// Seconds to wait for the node.
     #[arg(long, short = 't', global = true, default_value_t = 30)]
     pub timeout: u64,

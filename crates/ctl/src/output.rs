@@ -58,7 +58,8 @@ impl Rows {
     }
 }
 
-/// A value on one line: texts as they are but for control characters, the rest as JSON.
+/// A value on one line: texts as they are but for control characters, lists of texts as scripts know
+/// them of RabbitMQ (`[administrator, management]`), the rest as JSON.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -66,6 +67,10 @@ fn cell(value: &Value) -> String {
             .chars()
             .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
             .collect(),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            let items: Vec<String> = items.iter().map(cell).collect();
+            format!("[{}]", items.join(", "))
+        }
         other => other.to_string(),
     }
 }

@@ -237,7 +237,8 @@ impl Session<'_> {
 
     /// A line for people; machines do not want it.
     pub(crate) fn say(&mut self, line: &str) -> Result<(), Failed> {
-        if !self.arguments.quiet && self.arguments.formatter == crate::cli::Formatter::Table {
+        let is_quiet = self.arguments.quiet || self.arguments.silent;
+        if !is_quiet && self.arguments.formatter == crate::cli::Formatter::Table {
             writeln!(self.out, "{line}")?;
         }
         Ok(())
@@ -245,7 +246,7 @@ impl Session<'_> {
 
     /// Prints rows as the command line wants them.
     pub(crate) fn print(&mut self, rows: &Rows) -> Result<(), Failed> {
-        let headers = !self.arguments.no_table_headers && !self.arguments.quiet;
+        let headers = !self.arguments.no_table_headers && !self.arguments.silent;
         rows.print(self.arguments.formatter, headers, self.out)?;
         Ok(())
     }

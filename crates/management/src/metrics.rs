@@ -3,6 +3,7 @@
 //! Every scrape begins with one `rabbitmq_identity_info`, which the dashboards join with.
 
 pub mod aggregated;
+pub mod clients;
 pub mod detailed;
 pub mod family;
 pub mod identity;

@@ -15,7 +15,7 @@ use crate::metrics::aggregated::{self, ObjectCounts, QueueSums};
 use crate::metrics::detailed::{self, Selection};
 use crate::metrics::family::Families;
 use crate::metrics::identity::Identity;
-use crate::metrics::{journals, raft, reconciliation};
+use crate::metrics::{clients, journals, raft, reconciliation};
 use crate::node::Node;
 
 /// Everything that `/metrics/per-object` shows.
@@ -124,6 +124,7 @@ async fn common<N: Node>(node: &N, families: &mut Families, with_sums: bool) {
         let mut sums = QueueSums::default();
         own.for_each(|queue| sums.add(&queue.stats));
         aggregated::queues(families, &sums, now_ms);
+        clients::sums(families, &census.connections, &census.channels, &counters.messages);
     }
     let members = node.raft_members();
     raft::node(families, &members, node.hibernations());
@@ -169,10 +170,10 @@ async fn objects<N: Node>(node: &N, families: &mut Families, selection: &Selecti
         detailed::queues(families, &state, &stats, selection);
     }
     if wants("connection_coarse_metrics") || wants("connection_metrics") {
-        detailed::connections(families, &census.connections);
+        clients::connections(families, &census.connections);
     }
     if wants("channel_") {
-        detailed::channels(families, &census.channels);
+        clients::channels(families, &census.channels);
     }
     if selection.families.contains("ra_metrics") {
         raft::members(families, &state, &node.raft_members(), selection);

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{ConnectInfo, Request};
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -37,7 +37,11 @@ mod tests;
 
 /// Connections that one listener serves at once. More wait until one ends.
 const CONNECTIONS_MAX: usize = 1024;
-/// How long the head of a request may take to come, counted from the accept or the last answer.
+/// A body up to this size is read before the request is looked at: one that is answered without it
+/// (401, 404, 405) would end the connection, on which the client sends its next request.
+const SMALL_BODY: u64 = 64 << 10;
+/// How long the head of a request may take to come, counted from the accept or the last answer; and
+/// then a small body.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait after the system refused to give a socket (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -141,7 +145,13 @@ async fn answer(
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
-            router.clone().oneshot(request)
+            let router = router.clone();
+            async move {
+                match with_small_body(request).await {
+                    Ok(request) => router.oneshot(request).await,
+                    Err(status) => Ok(status.into_response()),
+                }
+            }
         });
         let connection = connections.watch(http.serve_connection(TokioIo::new(stream), service));
         tokio::spawn(async move {
@@ -152,6 +162,20 @@ async fn answer(
     }
     drop(listener);
     connections.shutdown().await;
+}
+
+/// See [`SMALL_BODY`].
+async fn with_small_body(request: Request) -> Result<Request, StatusCode> {
+    let (head, body) = request.into_parts();
+    let is_small = body.size_hint().upper().is_some_and(|size| size <= SMALL_BODY);
+    if !is_small {
+        return Ok(Request::from_parts(head, body));
+    }
+    match tokio::time::timeout(HEAD_PATIENCE, to_bytes(body, usize::MAX)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
+        Ok(Err(_)) => Err(StatusCode::BAD_REQUEST),
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+    }
 }
 
 /// The paths of the API's listener.

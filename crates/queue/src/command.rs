@@ -32,6 +32,12 @@ pub enum Command {
         /// The consumer.
         consumer: ConsumerId,
     },
+    /// The same of a consumer that nobody can hear, which may live: what it holds comes back as
+    /// [`Outcome::Return`].
+    Unreachable {
+        /// The consumer.
+        consumer: ConsumerId,
+    },
     /// From now on a consumer gets only what [`Command::Grant`] allows, whatever its terms were;
     /// what it holds stays with it. Answered by [`Reply::Done`], also if it is unknown.
     Limit {

@@ -86,6 +86,15 @@ pub struct Queue {
     returning: Vec<Message>,
 }
 
+/// How what a consumer held comes back when it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Back {
+    /// It counts as an attempt.
+    Failed,
+    /// It does not.
+    Unharmed,
+}
+
 impl Queue {
     /// An empty queue, first used `now`.
     pub fn new(settings: Settings, now: Timestamp) -> Self {
@@ -170,11 +179,15 @@ impl Queue {
             Command::Get { no_ack } => self.get(now, no_ack, effects),
             Command::Consume(subscription) => self.consume(now, subscription, effects),
             Command::Cancel { consumer } => {
-                self.cancel(now, consumer, false, effects);
+                self.cancel(now, consumer, None, effects);
                 Reply::Done
             }
             Command::Gone { consumer } => {
-                self.cancel(now, consumer, true, effects);
+                self.cancel(now, consumer, Some(Back::Failed), effects);
+                Reply::Done
+            }
+            Command::Unreachable { consumer } => {
+                self.cancel(now, consumer, Some(Back::Unharmed), effects);
                 Reply::Done
             }
             Command::Bury { seq } => {
@@ -401,7 +414,7 @@ impl Queue {
         &mut self,
         now: Timestamp,
         consumer: ConsumerId,
-        gone: bool,
+        back: Option<Back>,
         effects: &mut Vec<Effect>,
     ) {
         let Some(slot) = self.consumers.find(consumer) else { return };
@@ -409,8 +422,9 @@ impl Queue {
         if ends {
             self.consumers.cancel(slot);
         }
-        if gone {
-            self.take_back_all(now, slot, true, effects);
+        // Before the next one is active, which shall get it in order.
+        if let Some(back) = back {
+            self.take_back_all(now, slot, back == Back::Failed, effects);
         }
         if ends {
             self.elect(effects);

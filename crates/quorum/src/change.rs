@@ -59,7 +59,7 @@ impl Host {
     /// beginning: who has the entry is not known then.
     pub async fn change(&self, id: GroupId, change: Change) -> Result<(), GroupError> {
         let group = self.group(id)?;
-        let awake = group.wake().await?;
+        let awake = group.wake_to_lead(READ_WAIT).await?;
         // What is true of a group that has just begun is committed first.
         let has_begun = |metrics: &openraft::RaftMetrics<Types>| {
             metrics.committed_membership_config.log_id().is_some()

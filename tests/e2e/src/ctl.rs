@@ -24,7 +24,7 @@ pub fn leveretctl(api: &Api, line: &[&str]) -> Ended {
     let binary = node::binary().with_file_name("leveretctl");
     let url = format!("http://{}", api.address);
     let output = Command::new(&binary)
-        .args(["--url", &url, "--quiet"])
+        .args(["--url", &url, "--silent"])
         .args(line)
         .output()
         .unwrap_or_else(|error| panic!("{}: {error}", binary.display()));

@@ -37,6 +37,25 @@ fn declare(cluster: &Cluster, queue: &str, size: i32, target: i32) {
     assert_eq!(client.confirms(1, 1).unwrap().acked().len(), 1);
 }
 
+/// Declares queues of three members that want `target`, some and then so many that a node that did not
+/// declare them has a member of one: which nodes are taken depends on their numbers, which are drawn.
+fn declare_until_on(cluster: &Cluster, node: &str, target: i32) -> Vec<String> {
+    let mut queues: Vec<String> = Vec::new();
+    while queues.len() < 6 || !queues.iter().any(|queue| is_on(cluster, queue, node)) {
+        assert!(queues.len() < 40, "members are spread");
+        let queue = format!("q{}", queues.len());
+        declare(cluster, &queue, 3, target);
+        ends(cluster, &queue, 3, &[]);
+        queues.push(queue);
+    }
+    queues
+}
+
+fn is_on(cluster: &Cluster, queue: &str, node: &str) -> bool {
+    let plan = plan(cluster, queue);
+    plan["members"].as_array().unwrap().iter().any(|one| one["node"] == node)
+}
+
 fn plan(cluster: &Cluster, queue: &str) -> Value {
     cluster.api(0).get(&format!("queues/quorum/%2F/{queue}/plan")).json()
 }
@@ -194,20 +213,8 @@ fn a_node_that_is_cut_off_changes_nothing_and_is_given_its_member_when_it_is_bac
     let setup = Setup::new().size(5).proxied().set(&format!("{KEY}.enabled"), "true");
     let setup = setup.set(&format!("{KEY}.auto_remove"), "true");
     let mut cluster = setup.set(&format!("{KEY}.trigger_interval"), "300ms").start();
-    let on = |cluster: &Cluster, queue: &str| {
-        let members = plan(cluster, queue)["members"].clone();
-        members.as_array().unwrap().iter().any(|one| one["node"] == "n4")
-    };
-    // Members are spread by load, and by the numbers of nodes, which are drawn.
-    let mut queues: Vec<String> = Vec::new();
-    while queues.len() < 6 || !queues.iter().any(|queue| on(&cluster, queue)) {
-        assert!(queues.len() < 40, "members are spread");
-        let queue = format!("q{}", queues.len());
-        declare(&cluster, &queue, 3, 3);
-        ends(&cluster, &queue, 3, &[]);
-        queues.push(queue);
-    }
-    let listed: Vec<&String> = queues.iter().filter(|queue| on(&cluster, queue)).collect();
+    let queues = declare_until_on(&cluster, "n4", 3);
+    let listed: Vec<&String> = queues.iter().filter(|queue| is_on(&cluster, queue, "n4")).collect();
     cluster.isolate(4);
     // Nobody may take it for a node that runs when more members are wanted.
     for by in 0..4 {
@@ -225,7 +232,7 @@ fn a_node_that_is_cut_off_changes_nothing_and_is_given_its_member_when_it_is_bac
     look(&cluster, 3);
     for queue in &listed {
         ends(&cluster, queue, 3, &["member_down"]);
-        assert!(on(&cluster, queue));
+        assert!(is_on(&cluster, queue, "n4"));
     }
     cluster.rejoin(4);
     for queue in &queues {
@@ -283,17 +290,8 @@ fn rows_of_four_nodes() {
     ends(&cluster, "three-of-four", 3, &["even_size"]);
     stays(&cluster, &[("three-of-four", 3)]);
     // Forgotten without auto_remove: reported, and never grows.
-    let queues: Vec<String> = (0..8).map(|number| format!("q{number}")).collect();
-    for queue in &queues {
-        declare(&cluster, queue, 3, 3);
-        ends(&cluster, queue, 3, &[]);
-    }
-    let on = |cluster: &Cluster, queue: &str, node: &str| {
-        let plan = plan(cluster, queue);
-        plan["members"].as_array().unwrap().iter().any(|one| one["node"] == node)
-    };
-    let listed: Vec<&String> = queues.iter().filter(|queue| on(&cluster, queue, "n3")).collect();
-    assert!(!listed.is_empty());
+    let queues = declare_until_on(&cluster, "n3", 3);
+    let listed: Vec<&String> = queues.iter().filter(|queue| is_on(&cluster, queue, "n3")).collect();
     lose(&mut cluster, 3);
     forget(&cluster, 3);
     for queue in &listed {
@@ -318,11 +316,7 @@ fn rows_of_five_nodes() {
     stays(&cluster, &[("three-of-four", 4), ("five-of-three", 5)]);
 
     // A leader in maintenance does nothing; the next one does.
-    let queues: Vec<String> = (0..6).map(|number| format!("q{number}")).collect();
-    for queue in &queues {
-        declare(&cluster, queue, 3, 0);
-        ends(&cluster, queue, 3, &[]);
-    }
+    let queues = declare_until_on(&cluster, "n4", 0);
     let wants = |cluster: &Cluster, size: u64| {
         let policy = json!({
             "pattern": "^q", "apply-to": "quorum_queues", "definition": {"target-group-size": size}
@@ -339,12 +333,7 @@ fn rows_of_five_nodes() {
     drain(&cluster, 0, false);
 
     // One member is down, and there are two candidates: it stays until that is back.
-    let on_last = |queue: &&String| {
-        let members = plan(&cluster, queue)["members"].clone();
-        members.as_array().unwrap().iter().any(|one| one["node"] == "n4")
-    };
-    let waits: Vec<String> = queues.iter().filter(on_last).cloned().collect();
-    assert!(!waits.is_empty(), "members are spread");
+    let waits: Vec<&String> = queues.iter().filter(|queue| is_on(&cluster, queue, "n4")).collect();
     lose(&mut cluster, 4);
     wants(&cluster, 5);
     for queue in &waits {

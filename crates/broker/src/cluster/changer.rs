@@ -128,7 +128,9 @@ impl<S: Site> Changer<S> {
         self.check(id, me, What::Delete { force: true })?;
         let _turn = self.turn(id).ok_or(MemberError::ChangeUnderWay)?;
         let queue = self.queue(id)?;
-        let may = |one: &&Member| matches!(one.stage, Stage::Started | Stage::Sole);
+        // Of a queue that nobody has used there is the beginning, which all its members have.
+        let may =
+            |one: &&Member| matches!(one.stage, Stage::Founding | Stage::Started | Stage::Sole);
         let member = queue.member(me).filter(may).copied();
         let status = self.site.status(id);
         let (Some(member), Some(status)) = (member, status) else {

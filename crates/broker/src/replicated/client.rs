@@ -33,7 +33,7 @@ const BATCH_BYTES: usize = 2 << 20;
 
 /// Without any answer for so long, what is under way is sent again.
 const RESEND: u64 = 5000;
-/// After so long without a leader, the one that this node's member has heard of is taken for it.
+/// So long after this node's member has heard of a leader, that one is taken for it.
 const TAKE_HINT: u64 = 1000;
 
 /// Who leads, as far as this node knows.
@@ -105,8 +105,10 @@ pub(crate) struct Client {
     queue: QueueId,
     me: Sender,
     leader: Option<Leader>,
-    /// Who probably leads.
-    hint: Option<Leader>,
+    /// Who probably leads, and since when that is known.
+    hint: Option<(Leader, Timestamp)>,
+    /// The leader was only heard of, and has said nothing itself: it may not be ready, and drops what comes.
+    is_hearsay: bool,
     /// When something last went on: an answer, another leader, or the first order of several.
     moved_at: Timestamp,
     courier: Courier<Pending>,
@@ -129,6 +131,7 @@ impl Client {
             me,
             leader: None,
             hint: None,
+            is_hearsay: false,
             moved_at: Timestamp(0),
             courier: Courier::default(),
             asking: BTreeMap::new(),
@@ -264,7 +267,11 @@ impl Client {
     /// Learns who leads. Everything without an answer goes to the new one, in order, and what this
     /// node's consumers hold is asked for again.
     pub(crate) fn follow(&mut self, now: Timestamp, leader: Option<Leader>) {
+        let was_hearsay = std::mem::take(&mut self.is_hearsay);
         if leader == self.leader {
+            if was_hearsay {
+                self.send_again(now);
+            }
             return;
         }
         self.moved_at = now;
@@ -290,8 +297,10 @@ impl Client {
     }
 
     /// The member of this node has heard that somebody leads.
-    pub(crate) fn hint(&mut self, leader: Option<Leader>) {
-        self.hint = leader;
+    pub(crate) fn hint(&mut self, now: Timestamp, leader: Option<Leader>) {
+        if self.hint.map(|(known, _)| known) != leader {
+            self.hint = leader.map(|leader| (leader, now));
+        }
     }
 
     /// When [`Client::tick`] has something to do, if nothing happens before.
@@ -301,7 +310,7 @@ impl Client {
         }
         match (self.leader, self.hint) {
             (Some(_), _) => Some(Timestamp(self.moved_at.0 + RESEND)),
-            (None, Some(_)) => Some(Timestamp(self.moved_at.0 + TAKE_HINT)),
+            (None, Some((_, since))) => Some(Timestamp(self.moved_at.0.max(since.0) + TAKE_HINT)),
             (None, None) => None,
         }
     }
@@ -311,14 +320,20 @@ impl Client {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
-        self.moved_at = now;
-        match self.leader {
-            Some(_) => {
-                self.drop_forsaken();
-                self.courier.rewind();
+        match (self.leader, self.hint) {
+            (None, Some((leader, _))) => {
+                self.follow(now, Some(leader));
+                self.is_hearsay = true;
             }
-            None => self.follow(now, self.hint),
+            _ => self.send_again(now),
         }
+    }
+
+    /// Sends everything that has no answer once more: nobody performs it twice.
+    fn send_again(&mut self, now: Timestamp) {
+        self.moved_at = now;
+        self.drop_forsaken();
+        self.courier.rewind();
     }
 
     /// Whoever has asked may have been told that it was not done, for want of an answer in time: then
@@ -357,7 +372,7 @@ impl Client {
         if !current || notice.boot != self.me.boot {
             return 0;
         }
-        self.moved_at = now;
+        (self.moved_at, self.is_hearsay) = (now, false);
         let Notice { upto, expected, items, .. } = notice;
         let mut confirmed = 0;
         if upto > 0 {

@@ -55,8 +55,8 @@ pub(crate) enum Output {
     Again { consumer: ConsumerId, seq: Seq, redelivered: bool, delivery_count: u32 },
     /// All of the sender's consumers have got what they hold once more; these are unknown here.
     Attached { sender: Sender, number: u64, unknown: Vec<ConsumerId> },
-    /// A consumer is gone.
-    Unsubscribed { consumer: ConsumerId },
+    /// A consumer is gone. Until then it was there, and settled nothing or not.
+    Unsubscribed { consumer: ConsumerId, was: Option<(Sender, bool)> },
     /// Orders of a sender up to this number have been performed.
     Done { sender: Sender, upto: u64 },
     /// A number is missing.
@@ -293,12 +293,13 @@ impl Machine {
             }
             Order::Cancel { consumer } => {
                 self.queue_does(Command::Cancel { consumer }, outputs);
+                let was = self.place_of(consumer);
                 if let Some(one) = self.subscribed.remove(&consumer)
                     && self.queue.held_by(consumer) > 0
                 {
                     self.parted.insert(consumer, (one.at, one.connection));
                 }
-                outputs.push(Output::Unsubscribed { consumer });
+                outputs.push(Output::Unsubscribed { consumer, was });
                 reply(outputs, Reply::Cancelled(false));
             }
             Order::Get { connection, no_ack } => {
@@ -520,10 +521,16 @@ impl Machine {
     }
 
     fn gone(&mut self, consumer: ConsumerId, outputs: &mut Vec<Output>) {
-        self.queue_does(Command::Gone { consumer }, outputs);
+        self.end(Command::Gone { consumer }, consumer, outputs);
+    }
+
+    /// A consumer is gone, and what it held comes back.
+    fn end(&mut self, command: Command, consumer: ConsumerId, outputs: &mut Vec<Output>) {
+        self.queue_does(command, outputs);
+        let was = self.place_of(consumer);
         self.subscribed.remove(&consumer);
         self.parted.remove(&consumer);
-        outputs.push(Output::Unsubscribed { consumer });
+        outputs.push(Output::Unsubscribed { consumer, was });
     }
 
     /// A node has started again: what its earlier starts held comes back.
@@ -535,19 +542,13 @@ impl Machine {
     /// A node has been silent for too long: what its consumers hold comes back, and has not failed.
     fn lose(&mut self, node: NodeId, outputs: &mut Vec<Output>) {
         let consumers = self.consumers_of(|at, _| at.node == node);
-        let returned = Settlement::Client(Outcome::Return);
         for consumer in consumers {
-            self.queue_does(Command::Cancel { consumer }, outputs);
-            let all = Run { holder: Some(consumer), first: Seq(0), last: Seq(u64::MAX) };
-            self.settle(OWN, &[all], returned, outputs);
-            self.subscribed.remove(&consumer);
-            self.parted.remove(&consumer);
-            outputs.push(Output::Unsubscribed { consumer });
+            self.end(Command::Unreachable { consumer }, consumer, outputs);
         }
         let held = self.gets.iter().filter(|(_, got)| got.sender.node == node);
         let runs: Vec<Run> =
             held.map(|(seq, _)| Run { holder: None, first: *seq, last: *seq }).collect();
-        self.settle(OWN, &runs, returned, outputs);
+        self.settle(OWN, &runs, Settlement::Client(Outcome::Return), outputs);
     }
 
     /// Consumers of these, also those that were cancelled and hold something still.

@@ -436,7 +436,7 @@ impl ClusterQueue {
                 replica.step_down();
                 // It says itself when it is ready to lead; this is for the case that it cannot be
                 // heard.
-                self.client.hint(leader.map(|node| Leader { node, term }));
+                self.client.hint(desk.now, leader.map(|node| Leader { node, term }));
                 let me = self.client.me().node;
                 let is_over =
                     |known: Leader| known.term < term || (known.term == term && known.node == me);

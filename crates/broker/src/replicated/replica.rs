@@ -115,6 +115,8 @@ pub(crate) struct Replica {
     bodies: Bodies,
     leading: Option<Leading>,
     outputs: Vec<Output>,
+    /// Where consumers were that the entry being performed ends: what comes before their end is for them.
+    leaving: BTreeMap<ConsumerId, (Sender, bool)>,
     /// What is being read, and where it lay then.
     reading: Option<Vec<(Seq, Place)>>,
     /// Everything applied lies before this in the journal.
@@ -144,6 +146,7 @@ impl Replica {
             bodies: Bodies::default(),
             leading: None,
             outputs: Vec::new(),
+            leaving: BTreeMap::new(),
             reading: None,
             applied: journal::op::Lsn(0),
             reread: None,
@@ -393,6 +396,11 @@ impl Replica {
     }
 
     fn perform(&mut self, desk: &mut Desk, profile: &Profile, outputs: &mut Vec<Output>) {
+        // The machine has applied the whole entry, and knows these no longer.
+        self.leaving.extend(outputs.iter().filter_map(|output| match output {
+            Output::Unsubscribed { consumer, was } => Some((*consumer, (*was)?)),
+            _ => None,
+        }));
         for output in outputs.drain(..) {
             match output {
                 Output::Stored { seq, published: Published { message, .. } } => {
@@ -432,7 +440,10 @@ impl Replica {
                     }
                     self.send(desk, profile, Outgoing::Attached(sender, number));
                 }
-                Output::Unsubscribed { consumer } => self.forget(consumer),
+                Output::Unsubscribed { consumer, .. } => {
+                    self.leaving.remove(&consumer);
+                    self.forget(consumer);
+                }
                 Output::Done { sender, upto } => {
                     if let Some(notice) = self.notice(profile.id, sender) {
                         notice.upto = upto;
@@ -504,8 +515,9 @@ impl Replica {
     /// Whether a consumer may be sent something new now.
     fn may_get(&self, consumer: ConsumerId) -> bool {
         let Some(leading) = &self.leading else { return false };
-        let one = self.machine.subscribed().get(&consumer);
-        one.is_some_and(|one| one.no_ack || !leading.unattached.contains(&one.at))
+        let subscribed = self.machine.subscribed().get(&consumer).map(|one| (one.at, one.no_ack));
+        let place = subscribed.or_else(|| self.leaving.get(&consumer).copied());
+        place.is_some_and(|(at, no_ack)| no_ack || !leading.unattached.contains(&at))
     }
 
     /// What this turn tells a sender.
@@ -588,7 +600,10 @@ impl Replica {
                 Some(message),
             ) => {
                 tracing::trace!(target: "walk", "deliver");
-                let Some((at, no_ack)) = self.machine.place_of(consumer) else { return };
+                let known = self.leaving.get(&consumer).copied();
+                let Some((at, no_ack)) = known.or_else(|| self.machine.place_of(consumer)) else {
+                    return;
+                };
                 if no_ack {
                     self.counters.delivered_no_ack += 1;
                 } else {

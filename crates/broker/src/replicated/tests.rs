@@ -3,6 +3,7 @@
 
 mod net;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use amqp::request::{Event, Flow, Outcome, Unsettled};
@@ -57,19 +58,48 @@ async fn any_node_publishes_and_any_node_consumes() {
         assert_eq!(client.consume(QUEUE, consumer, Flow::Prefetch(10)).await, Consumed::Done);
         let events = client.events(10).await;
         assert_eq!(texts(&events).len(), 10);
-        let unsettled: Vec<Unsettled> = events
-            .iter()
-            .filter_map(|event| match event {
-                Event::Deliver(it) => {
-                    Some(Unsettled { queue: QUEUE, seq: it.seq, consumer: it.consumer })
-                }
-                _ => None,
-            })
-            .collect();
         client.cancel(QUEUE, consumer).await;
-        client.settle(QUEUE, unsettled, Settlement::Client(Outcome::Accept));
+        client.settle(QUEUE, unsettled(&events), Settlement::Client(Outcome::Accept));
     }
     assert!(matches!(net.nodes()[1].client().get(QUEUE).await, Got::Empty));
+}
+
+fn unsettled(events: &[Event]) -> Vec<Unsettled> {
+    let held = events.iter().filter_map(|event| match event {
+        Event::Deliver(it) => Some(Unsettled { queue: QUEUE, seq: it.seq, consumer: it.consumer }),
+        _ => None,
+    });
+    held.collect()
+}
+
+/// What the settling makes room for is delivered before the end, in the same entry of the log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_settles_and_cancels_in_one_go_leaves_nothing_behind() {
+    let net = Net::new(3);
+    net.declare(QUEUE).await;
+    publish(&net.nodes()[0], 0..40).await;
+    let mut left: BTreeSet<u64> = (0..40).collect();
+    for (index, node) in net.nodes().iter().enumerate() {
+        let (client, consumer) = (node.client(), ConsumerId(index as u64 + 1));
+        assert_eq!(client.consume(QUEUE, consumer, Flow::Prefetch(10)).await, Consumed::Done);
+        let events = client.events(10).await;
+        let outcome = Settlement::Client([Outcome::Accept, Outcome::Return][index % 2]);
+        if index % 2 == 0 {
+            for text in texts(&events) {
+                assert!(left.remove(&text.parse().unwrap()), "{text} comes twice");
+            }
+        }
+        client.settle_and_cancel(QUEUE, unsettled(&events), outcome, consumer).await;
+        // Its session has what came before the end, and gives it back when the channel closes.
+        let held = unsettled(&client.left().await);
+        client.settle(QUEUE, held, Settlement::Client(Outcome::Return));
+    }
+    let client = net.nodes()[1].client();
+    let mut found = BTreeSet::new();
+    while let Got::Message { message, .. } = client.get(QUEUE).await {
+        found.insert(String::from_utf8_lossy(message.body()).parse::<u64>().unwrap());
+    }
+    assert_eq!(found, left);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

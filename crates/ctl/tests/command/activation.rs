@@ -52,7 +52,7 @@ impl Data {
     }
 
     fn list(&self, line: &[&str]) -> String {
-        let (exit, out, err) = self.run("list", &[&["-q"], line].concat());
+        let (exit, out, err) = self.run("list", &[&["-s"], line].concat());
         assert_eq!((exit, err.as_str()), (Exit::Done, ""));
         out.replace(UID, "UID")
     }

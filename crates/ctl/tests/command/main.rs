@@ -39,7 +39,7 @@ fn members_of_quorum_queues_are_shown_and_led() {
     let members = r#"[{"Node Name":"leveret@a","Raft State":"leader","Membership":"voter",
         "Last Log Index":4,"Last Written":4,"Last Applied":3,"Commit Index":3,"Snapshot Index":0,
         "Term":2,"Machine Version":1}]"#;
-    let (exit, out, _, asked) = check(&["-q", "quorum_status", "q/1"], &[(200, members)]);
+    let (exit, out, _, asked) = check(&["-s", "quorum_status", "q/1"], &[(200, members)]);
     assert_eq!(
         (exit, out.as_str()),
         (Exit::Done, "leveret@a\tleader\tvoter\t4\t4\t3\t3\t0\t2\t1\n")
@@ -63,7 +63,7 @@ fn reconciliation_is_shown_asked_for_and_explained() {
     let reports = r#"[{"node":"leveret@a","now":100000,"enabled":true,"auto_remove":false,
         "queues":7,"below_target":2,"blocked":{"member_down":2},"running":1,"done":{"add":3},
         "failed":{},"last_pass":70000,"last_duration":250,"next_pass":160000}]"#;
-    let (exit, out, _, asked) = check(&["-q", "reconcile", "status"], &[(200, reports)]);
+    let (exit, out, _, asked) = check(&["-s", "reconcile", "status"], &[(200, reports)]);
     let line = "leveret@a\ttrue\tfalse\t7\t2\tmember_down 2\t1\tadd 3\tnone\t\
                 30 s ago, took 250 ms\tin 60 s\n";
     assert_eq!((exit, out.as_str()), (Exit::Done, line));
@@ -93,7 +93,7 @@ fn reconciliation_is_shown_asked_for_and_explained() {
     assert_eq!(asked.len(), 2, "whether it is the queue that is not there: {asked:?}");
     let told = r#"[{"node":"leveret@a","result":"ok"},
                    {"node":"leveret@b","result":"error","reason":"it does not answer"}]"#;
-    let (exit, out, err, asked) = check(&["-q", "reconcile", "now"], &[(200, told)]);
+    let (exit, out, err, asked) = check(&["-s", "reconcile", "now"], &[(200, told)]);
     assert_eq!(
         (exit, out.as_str()),
         (Exit::Unavailable, "leveret@a\tok\t\nleveret@b\terror\tit does not answer\n")
@@ -115,7 +115,7 @@ fn queues_are_listed() {
     let (_, out, _, asked) = check(&line, &answers);
     assert_eq!(out, "[{\"consumers\":1,\"name\":\"q\"}]\n");
     assert_eq!(asked, ["GET /api/queues/a%20b"]);
-    let (_, out, _, _) = check(&["-q", "list_queues"], &answers);
+    let (_, out, _, _) = check(&["-s", "list_queues"], &answers);
     assert_eq!(out, "q\t3\n");
 }
 
@@ -233,7 +233,7 @@ fn activation_sequences_of_the_cluster_are_listed_and_set() {
         "copies":[{"node":"leveret@a","local_sequence":6,"class":"in sync","may_start":true,
         "state":"detaching","waits_for":"detaching"},{"node":"leveret@b","local_sequence":null,
         "class":null,"may_start":false,"state":null,"waits_for":"the node does not answer"}]}]"#;
-    let (exit, out, _, asked) = check(&["-q", "activation", "list"], &[(200, shown)]);
+    let (exit, out, _, asked) = check(&["-s", "activation", "list"], &[(200, shown)]);
     assert_eq!(
         (exit, out.as_str()),
         (
@@ -335,13 +335,13 @@ fn operators_decide_about_copies_of_journals() {
         |more: &str| format!("{{\"confirm\":\"orders\",\"dry_run\":false,\"force\":true,{more}}}");
     let consent = ["--force", "--confirm", "orders"];
     let adopted = r#"{"node":"leveret@a","from":"none","to":6,"dangers":["what"],"done":true}"#;
-    let line = [&["-q", "journal", "adopt", "orders", "--node", "a"], &consent[..]].concat();
+    let line = [&["-s", "journal", "adopt", "orders", "--node", "a"], &consent[..]].concat();
     let (exit, out, _, asked) = check(&line, &[(200, adopted)]);
     assert_eq!((exit, out.as_str()), (Exit::Done, "from\tnone\nnode\tleveret@a\nto\t6\n- what\n"));
     let wanted = body("\"node\":\"a\",\"uid\":\"\"");
     assert_eq!(asked, [format!("POST /api/journals/orders/adopt {wanted}")]);
     let restored = r#"{"node":"leveret@b","copy":"3-1","to":3,"dangers":[],"done":false}"#;
-    let line = [&["-q", "journal", "restore-copy", "orders", "3"], &consent[..]].concat();
+    let line = [&["-s", "journal", "restore-copy", "orders", "3"], &consent[..]].concat();
     let (exit, out, _, asked) = check(&line, &[(200, restored)]);
     assert_eq!(exit, Exit::Done);
     assert!(out.ends_with("nothing was changed\n"), "{out}");
@@ -354,7 +354,7 @@ fn operators_decide_about_copies_of_journals() {
     assert_eq!(asked, [format!("POST /api/journals/orders/discard-copy {wanted}")]);
     let left = r#"[{"name":"orders","uid":"07","node":"leveret@a","sequence":6,"standing":"6",
         "queues":2,"reason":null}]"#;
-    let (exit, out, _, asked) = check(&["-q", "journal", "list_abandoned"], &[(200, left)]);
+    let (exit, out, _, asked) = check(&["-s", "journal", "list_abandoned"], &[(200, left)]);
     assert_eq!((exit, out.as_str()), (Exit::Done, "orders\t07\tleveret@a\t6\t6\t2\t\n"));
     assert_eq!(asked, ["GET /api/abandoned-journals"]);
 }

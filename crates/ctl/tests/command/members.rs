@@ -141,7 +141,7 @@ fn a_message_that_waits_is_printed() {
     assert_eq!(
         out,
         "Peeking at quorum queue q at position 2 ...\nkeys\tvalues\npayload (max 64 bytes)\thi\n\
-         payload_encoding\tstring\nexchange\tx\nrouting_keys\t[\"k\"]\ndelivery_mode\t2\n\
+         payload_encoding\tstring\nexchange\tx\nrouting_keys\t[k]\ndelivery_mode\t2\n\
          header.x-delivery-count\t1\n"
     );
     assert_eq!(asked, ["GET /api/queues/quorum/%2F/q/peek/2?truncate=64"]);

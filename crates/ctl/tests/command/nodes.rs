@@ -23,7 +23,7 @@ fn a_node_is_drained_and_revived() {
         "leaders_stayed":[{"vhost":"/","name":"q","reason":"non_stable_members"}],
         "journals_stayed":[{"name":"orders","reason":"it has no backup"}]}"#;
     let asked_first = (200, r#"{"node":"leveret@a"}"#);
-    let (exit, out, err, _) = check(&["-q", "drain"], &[asked_first, (200, stayed)]);
+    let (exit, out, err, _) = check(&["-s", "drain"], &[asked_first, (200, stayed)]);
     assert_eq!(exit, Exit::Unavailable);
     assert!(out.ends_with("/\tq\tnon_stable_members\norders\tit has no backup\n"), "{out}");
     assert_eq!(

@@ -1,7 +1,8 @@
 //! `/definitions`: everything but messages, out and in.
 //!
 //! An import adds and replaces; it deletes nothing. Queues, exchanges and bindings that exist with
-//! other properties stay as they are and are reported.
+//! other properties stay as they are and are reported; so are bindings of what does not exist. What
+//! begins with `amq.` is the broker's own and is passed over: other brokers export some of it.
 
 use axum::http::{HeaderMap, header};
 use metadata::command::{Command, DeclareExchange, DeclareQueue};
@@ -200,10 +201,13 @@ pub(super) async fn import<N: Node>(call: &Call<'_, N>, vhost: Option<&str>) -> 
         );
         match call.node.submit(command, call.by()).await {
             Ok(_) => {}
-            Err(refusal) if declares && refusal.kind == Kind::Precondition => {
+            Err(refusal)
+                if declares && matches!(refusal.kind, Kind::Precondition | Kind::NotFound) =>
+            {
                 tracing::warn!(object = what, reason = refusal.text, "definition was not imported");
                 skipped.push(json!({"object": what, "reason": refusal.text}));
             }
+            Err(refusal) if refusal.kind == Kind::Unavailable => return Err(refusal.into()),
             Err(refusal) => {
                 return Err(Failure::bad_request(format!("{what}: {}", refusal.text)));
             }
@@ -265,12 +269,12 @@ fn commands<N: Node>(
         let policy = policies::parse(&entry, &vhost, &name)?;
         commands.push((format!("policy '{name}'"), Command::PutPolicy(policy)));
     }
-    for entry in entries(&call.body, "exchanges")? {
+    for entry in own_entries(&call.body, "exchanges")? {
         let declaration = exchange(&entry, &place(&entry, vhost)?, call.by())?;
         let what = format!("exchange '{}'", declaration.name);
         commands.push((what, Command::DeclareExchange(declaration)));
     }
-    for entry in entries(&call.body, "queues")? {
+    for entry in own_entries(&call.body, "queues")? {
         let declaration = queue(&entry, &place(&entry, vhost)?, call.by())?;
         let what = format!("queue '{}'", declaration.name);
         commands.push((what, Command::DeclareQueue(declaration)));
@@ -296,6 +300,20 @@ fn entries(body: &Body, key: &str) -> Outcome<Vec<Body>> {
             .collect(),
         Some(_) => Err(not_objects()),
     }
+}
+
+/// The same without those whose names are the broker's to give.
+fn own_entries(body: &Body, key: &str) -> Outcome<Vec<Body>> {
+    let mut entries = entries(body, key)?;
+    entries.retain(|entry| {
+        let name = entry.get("name").and_then(Value::as_str).unwrap_or_default();
+        let is_own = !name.starts_with("amq.");
+        if !is_own {
+            tracing::info!(name, "a definition under a reserved name is passed over");
+        }
+        is_own
+    });
+    Ok(entries)
 }
 
 /// The virtual host of an entry: the one that the import is for, or the entry's own.

@@ -241,25 +241,35 @@ fn columns(item: Value, query: &Query) -> Value {
     let Some(columns) = query.get("columns").filter(|columns| !columns.is_empty()) else {
         return item;
     };
-    let mut kept = Value::Object(Map::new());
-    for column in columns.split(',') {
-        let path: Vec<&str> = column.split('.').collect();
-        let found = path.iter().try_fold(&item, |value, key| value.get(*key));
-        if let Some(found) = found {
-            insert(&mut kept, &path, found.clone());
-        }
-    }
-    kept
+    let paths: Vec<Vec<&str>> =
+        columns.split(',').map(|column| column.split('.').collect()).collect();
+    let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
+    chosen(item, &paths)
 }
 
-fn insert(into: &mut Value, path: &[&str], value: Value) {
-    let [key, rest @ ..] = path else { return };
-    let Value::Object(object) = into else { return };
-    if rest.is_empty() {
-        object.insert((*key).to_owned(), value);
-    } else {
-        insert(object.entry(*key).or_insert_with(|| Value::Object(Map::new())), rest, value);
+/// What these paths lead to; in a list, of each of its items.
+fn chosen(value: Value, paths: &[&[&str]]) -> Value {
+    let object = match value {
+        Value::Array(items) => {
+            return items.into_iter().map(|item| chosen(item, paths)).collect();
+        }
+        Value::Object(object) => object,
+        other => return other,
+    };
+    let mut kept = Map::new();
+    for (key, value) in object {
+        let within = paths.iter().filter_map(|path| path.strip_prefix(&[&*key]));
+        let within: Vec<&[&str]> = within.collect();
+        if within.iter().any(|path| path.is_empty()) {
+            kept.insert(key, value);
+        } else if !within.is_empty() && matches!(value, Value::Object(_) | Value::Array(_)) {
+            let value = chosen(value, &within);
+            if value != Value::Object(Map::new()) {
+                kept.insert(key, value);
+            }
+        }
     }
+    Value::Object(kept)
 }
 
 #[cfg(test)]
@@ -285,6 +295,9 @@ mod tests {
     fn without_a_page_it_is_an_array() {
         assert_eq!(check("").as_array().unwrap().len(), 5);
         assert_eq!(check("columns=name,stats.a")[0], json!({"name": "q1", "stats": {"a": 1}}));
+        let item = json!({"a": [{"b": 1, "c": 2}, {"b": 3}], "d": {"e": 4}, "f": 5});
+        let kept = columns(item, &Query::parse("columns=a.b,d.x,f.g,g"));
+        assert_eq!(kept, json!({"a": [{"b": 1}, {"b": 3}]}));
         assert_eq!(check("sort=messages")[0]["name"], "q5");
         assert_eq!(check("sort=stats.a&sort_reverse=true")[0]["name"], "q5");
         assert_eq!(check("sort=absent")[0]["name"], "q1");

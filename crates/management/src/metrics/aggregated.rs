@@ -1,5 +1,6 @@
 //! `/metrics`: one line per family and node, whatever the number of queues.
 
+use super::detailed::DELIVERY;
 use super::family::{Families, float};
 use crate::view::counters::GlobalCounters;
 use crate::view::node::NodeStats;
@@ -52,9 +53,7 @@ impl QueueSums {
         sum.in_memory_bytes += queue.in_memory_bytes;
         sum.consumers += queue.consumers;
         sum.memory += queue.memory;
-        sum.counters.publish += queue.counters.publish;
-        sum.counters.disk_reads += queue.counters.disk_reads;
-        sum.counters.disk_writes += queue.counters.disk_writes;
+        sum.counters.add(&queue.counters);
         let oldest = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
         self.oldest_ready_ms = oldest(self.oldest_ready_ms, queue.oldest_ready_ms);
         self.oldest_unsettled_ms = oldest(self.oldest_unsettled_ms, queue.oldest_unsettled_ms);
@@ -75,6 +74,11 @@ pub fn node(families: &mut Families, node: &NodeStats, now_ms: u64) {
     let flag = |on: bool| if on { 1.0 } else { 0.0 };
     let uptime_ms = now_ms.saturating_sub(node.started_at_ms);
     families.gauge("rabbitmq_erlang_uptime_seconds", "Node uptime", float(uptime_ms) / 1000.0);
+    families.gauge(
+        "process_start_time_seconds",
+        "Start time of the process since unix epoch in seconds",
+        float(node.started_at_ms) / 1000.0,
+    );
     families.gauge(
         "rabbitmq_process_resident_memory_bytes",
         "Memory used in bytes",
@@ -215,11 +219,9 @@ pub fn queues(families: &mut Families, sums: &QueueSums, now_ms: u64) {
     for (name, help, value) in gauges {
         families.gauge(&format!("rabbitmq_queue_{name}"), help, float(value));
     }
-    families.counter(
-        "rabbitmq_queue_messages_published_total",
-        "Total number of messages published to queues",
-        sum.counters.publish,
-    );
+    for (name, help, value) in DELIVERY {
+        families.counter(&format!("rabbitmq_queue_{name}"), help, value(sum));
+    }
     families.counter(
         "rabbitmq_queue_disk_reads_total",
         "Total number of times queues read messages from disk",
@@ -398,19 +400,13 @@ pub fn churn(families: &mut Families, counters: &GlobalCounters) {
 /// Logins.
 pub fn auth(families: &mut Families, counters: &GlobalCounters) {
     let auth = &counters.auth;
-    families.counter(
-        "rabbitmq_auth_attempts_total",
-        "Total number of authorization attempts",
-        auth.succeeded + auth.failed,
-    );
-    families.counter(
-        "rabbitmq_auth_attempts_succeeded_total",
-        "Total number of successful authentication attempts",
-        auth.succeeded,
-    );
-    families.counter(
-        "rabbitmq_auth_attempts_failed_total",
-        "Total number of failed authentication attempts",
-        auth.failed,
-    );
+    let totals = [
+        ("", "Total number of authorization attempts", auth.succeeded + auth.failed),
+        ("_succeeded", "Total number of successful authentication attempts", auth.succeeded),
+        ("_failed", "Total number of failed authentication attempts", auth.failed),
+    ];
+    for (name, help, value) in totals {
+        let name = format!("rabbitmq_auth_attempts{name}_total");
+        families.counters(&name, help, [(vec![PROTOCOL], value)]);
+    }
 }

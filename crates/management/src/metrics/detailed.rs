@@ -1,4 +1,4 @@
-//! `/metrics/per-object` and `/metrics/detailed`: one line per queue, channel, connection.
+//! `/metrics/per-object` and `/metrics/detailed`: one line per queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,10 @@ use model::id::QueueId;
 use regex::Regex;
 
 use super::family::{Families, float};
-use crate::view::connection::{ChannelInfo, ConnectionInfo};
 use crate::view::queue::QueueStats;
 
 /// A number of a queue by the rest of its metric's name.
-type QueueGauge = (&'static str, &'static str, fn(&QueueStats) -> u64);
+pub(super) type QueueGauge = (&'static str, &'static str, fn(&QueueStats) -> u64);
 
 /// What is asked of `/metrics/detailed`.
 #[derive(Debug, Default)]
@@ -75,7 +74,7 @@ const TOTALS: [QueueGauge; 2] = [
     }),
 ];
 
-const DELIVERY: [QueueGauge; 8] = [
+pub(super) const DELIVERY: [QueueGauge; 8] = [
     (
         "get_ack_total",
         "Total number of messages fetched from a queue with basic.get in manual acknowledgement mode",
@@ -164,76 +163,5 @@ pub fn queues(
     }
     if wants("queue_delivery_metrics") {
         counters(&DELIVERY);
-    }
-}
-
-/// Writes the families of connections.
-pub fn connections(families: &mut Families, connections: &[ConnectionInfo]) {
-    type Total = (&'static str, &'static str, fn(&ConnectionInfo) -> u64);
-    let totals: [Total; 4] = [
-        ("incoming_bytes_total", "Total number of bytes received on a connection", |one| {
-            one.received_bytes
-        }),
-        ("outgoing_bytes_total", "Total number of bytes sent on a connection", |one| {
-            one.sent_bytes
-        }),
-        ("incoming_packets_total", "Total number of packets received on a connection", |one| {
-            one.received_count
-        }),
-        ("outgoing_packets_total", "Total number of packets sent on a connection", |one| {
-            one.sent_count
-        }),
-    ];
-    for (name, help, value) in totals {
-        let lines =
-            connections.iter().map(|one| (vec![("connection", one.name.as_str())], value(one)));
-        families.counters(&format!("rabbitmq_connection_{name}"), help, lines);
-    }
-    let gauges: [Total; 2] = [
-        ("channels", "Channels on a connection", |one| u64::from(one.channels)),
-        ("pending_packets", "Number of packets waiting to be sent on a connection", |one| {
-            one.send_pending
-        }),
-    ];
-    for (name, help, value) in gauges {
-        let lines = connections
-            .iter()
-            .map(|one| (vec![("connection", one.name.as_str())], float(value(one))));
-        families.gauges(&format!("rabbitmq_connection_{name}"), help, lines);
-    }
-}
-
-/// Writes the families of channels.
-pub fn channels(families: &mut Families, channels: &[ChannelInfo]) {
-    type Gauge = (&'static str, &'static str, fn(&ChannelInfo) -> u64);
-    let names: Vec<String> = channels.iter().map(ChannelInfo::name).collect();
-    let gauges: [Gauge; 6] = [
-        ("consumers", "Consumers on a channel", |one| u64::from(one.consumers)),
-        ("messages_unacked", "Delivered but not yet acknowledged messages", |one| {
-            one.unacknowledged
-        }),
-        ("messages_unconfirmed", "Published but not yet confirmed messages", |one| one.unconfirmed),
-        (
-            "messages_uncommitted",
-            "Messages received in a transaction but not yet committed",
-            |one| one.uncommitted,
-        ),
-        (
-            "acks_uncommitted",
-            "Message acknowledgements in a transaction not yet committed",
-            |one| one.acks_uncommitted,
-        ),
-        (
-            "prefetch",
-            "Total limit of unacknowledged messages for all consumers on a channel",
-            |one| u64::from(one.global_prefetch_count),
-        ),
-    ];
-    for (name, help, value) in gauges {
-        let lines = channels
-            .iter()
-            .zip(&names)
-            .map(|(one, name)| (vec![("channel", name.as_str())], float(value(one))));
-        families.gauges(&format!("rabbitmq_channel_{name}"), help, lines);
     }
 }

@@ -47,3 +47,31 @@ async fn one_connection_too_many_waits_for_a_place() {
     assert!(waited >= HEAD_PATIENCE, "served beside another after {waited:?}");
     drop(holder);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_outlives_an_answer_that_needs_no_body() {
+    let address = listening(1).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = b"POST /nothing HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\n";
+    stream.write_all(head).await.unwrap();
+    // The body comes when a server that answers heads alone has answered.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stream.write_all(b"body").await.unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 404");
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    let (answer, _) = ended(stream).await;
+    assert!(answer.ends_with("hello"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_ends_the_request() {
+    let address = listening(1).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 4\r\n\r\n";
+    stream.write_all(head).await.unwrap();
+    let (answer, waited) = ended(stream).await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(waited >= HEAD_PATIENCE, "{waited:?}");
+}

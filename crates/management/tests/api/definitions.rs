@@ -82,6 +82,37 @@ async fn case_86_what_differs_is_reported() {
     assert_eq!(asker.get("queues").await.names(), ["new", "q"]);
 }
 
+/// As a RabbitMQ that nobody has used yet exports it.
+#[tokio::test]
+async fn what_is_under_reserved_names_is_passed_over() {
+    let asker = asker();
+    let exported = json!({
+        "exchanges": [
+            {"name": "amq.rabbitmq.log", "vhost": "/", "type": "topic", "durable": true,
+             "auto_delete": false, "internal": true, "arguments": {}},
+            {"name": "x", "vhost": "/", "type": "fanout", "durable": true},
+        ],
+        "queues": [
+            {"name": "amq.gen-1", "vhost": "/", "durable": false},
+            {"name": "q", "vhost": "/", "durable": true},
+        ],
+        "bindings": [
+            {"source": "amq.rabbitmq.log", "vhost": "/", "destination": "q",
+             "destination_type": "queue", "routing_key": "#", "arguments": {}},
+            {"source": "x", "vhost": "/", "destination": "q",
+             "destination_type": "queue", "routing_key": "", "arguments": {}},
+        ],
+    });
+    let got = asker.post("definitions", exported).await;
+    assert_eq!(got.status, 200, "{}", got.text);
+    assert_eq!(got.json["skipped"].as_array().unwrap().len(), 1, "{}", got.text);
+    assert_eq!(got.json["skipped"][0]["object"], "binding amq.rabbitmq.log -> q");
+    assert_eq!(asker.get("queues").await.names(), ["q"]);
+    assert_eq!(asker.get("exchanges/%2F/amq.rabbitmq.log").await.status, 404);
+    let bound = asker.get("queues/%2F/q/bindings").await.json;
+    assert!(bound.as_array().unwrap().iter().any(|binding| binding["source"] == "x"), "{bound}");
+}
+
 #[tokio::test]
 async fn case_88_imported_limits_hold() {
     let asker = asker();

@@ -69,7 +69,16 @@ async fn dashboards_find_their_metrics() {
         "rabbitmq_message_size_bytes_bucket{",
         "rabbitmq_global_messages_dead_lettered_maxlen_total{",
         "rabbitmq_alarms_memory_used_watermark",
-        "rabbitmq_auth_attempts_total",
+        "rabbitmq_auth_attempts_total{protocol=\"amqp091\"}",
+        "rabbitmq_channel_messages_unconfirmed ",
+        "rabbitmq_channel_messages_published_total ",
+        "rabbitmq_channel_get_ack_total ",
+        "rabbitmq_connection_incoming_bytes_total ",
+        "rabbitmq_connection_channels ",
+        "rabbitmq_exchange_messages_published_total ",
+        "rabbitmq_queue_messages_delivered_ack_total ",
+        "rabbitmq_queue_messages_published_total ",
+        "process_start_time_seconds ",
     ] {
         assert!(text.contains(name), "{name} is missing");
     }
@@ -86,6 +95,7 @@ async fn single_objects_have_labels() {
     assert!(text.contains("rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"a\\\"b\"} 0"));
     assert!(text.contains("rabbitmq_connection_incoming_bytes_total{connection=\""));
     assert!(text.contains("rabbitmq_channel_messages_unacked{channel=\""));
+    assert!(text.contains("rabbitmq_channel_messages_acked_total{channel=\""));
 }
 
 #[tokio::test]
@@ -105,7 +115,7 @@ async fn families_are_chosen() {
     let text = scrape(&asker, &format!("/metrics/detailed?{families}")).await;
     assert!(text.contains("rabbitmq_detailed_process_open_fds 30"));
     assert!(text.contains("rabbitmq_detailed_connections_opened_total 0"));
-    assert!(text.contains("rabbitmq_detailed_auth_attempts_total 0"));
+    assert!(text.contains("rabbitmq_detailed_auth_attempts_total{protocol=\"amqp091\"} 0"));
     assert_eq!(asker.scrape("/metrics/detailed?queue=(").await.status, 400);
     assert_eq!(asker.scrape("/nothing").await.status, 404);
 }

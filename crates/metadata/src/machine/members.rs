@@ -88,7 +88,7 @@ impl State {
         let member = member.ok_or_else(|| {
             Refusal::not_found(format!("node {} has no member of {}", name.node, name.queue.0))
         })?;
-        if !matches!(member.stage, Stage::Started | Stage::Sole) {
+        if !matches!(member.stage, Stage::Founding | Stage::Started | Stage::Sole) {
             return Err(Refusal::precondition(format!(
                 "the member of {} on node {} has nothing to go on with",
                 name.queue.0, name.node
@@ -288,7 +288,6 @@ mod tests {
         let (mut state, id) = cluster();
         let own = id.0;
         let reform = |node, stream| Command::Reform(name(id, node, stream));
-        assert!(state.refused(reform(1, own)).text.contains("nothing to go on with"));
         assert!(state.refused(reform(3, own)).text.contains("has no member"));
         assert!(state.refused(Command::Reform(name(QueueId(999), 1, 1))).text.contains("no queue"));
         state.apply(Command::MembersStarted(vec![name(id, 1, own), name(id, 2, own)])).unwrap();
@@ -305,11 +304,19 @@ mod tests {
         state.apply(Command::MembersStarted(vec![name(id, 2, own)])).unwrap();
         // Who comes later is of the new group.
         state.apply(Command::AddMember { queue: SerialQueueId(id), node: 1 }).unwrap();
+        assert!(state.refused(reform(1, own + 2)).text.contains("nothing to go on with"));
         assert_eq!(stages(&state, id), [(2, own, Stage::Started), (1, own + 2, Stage::Unstarted)]);
         assert_eq!(group(&state), [own + 1, own + 1]);
         // It may happen a second time.
         state.apply(reform(2, own)).unwrap();
         assert_eq!(group(&state), [own + 3]);
+    }
+
+    #[test]
+    fn a_group_that_nobody_has_used_goes_on_with_one_member_too() {
+        let (mut state, id) = cluster();
+        state.apply(Command::Reform(name(id, 1, id.0))).unwrap();
+        assert_eq!(stages(&state, id), [(1, id.0, Stage::Sole)]);
     }
 
     #[test]

@@ -220,6 +220,19 @@ fn case_052_delivery_resumes_when_one_of_two_timed_out_consumers_settles() {
 }
 
 #[test]
+fn what_an_unreachable_active_consumer_held_comes_first_and_has_not_failed() {
+    for settings in [classic(), quorum()] {
+        let mut rig = Rig::new(Settings { single_active_consumer: true, ..settings });
+        rig.consume_prefetch(1, 2);
+        rig.consume(terms(2));
+        rig.publish_many(3);
+        let effects = rig.unreachable(1);
+        let expected = [active(Some(2)), redeliver(2, 1, 0), redeliver(2, 2, 0), deliver(2, 3)];
+        assert_eq!(effects, expected);
+    }
+}
+
+#[test]
 fn case_053_the_second_consumer_takes_over_and_gets_the_lost_messages_first() {
     for settings in [classic(), quorum()] {
         let mut rig = Rig::new(Settings { single_active_consumer: true, ..settings });

@@ -465,8 +465,9 @@ impl Model {
         match command {
             Command::Enqueue(arrival) => self.enqueue(arrival),
             Command::Consume(terms) => self.consume(terms),
-            Command::Cancel { consumer } => self.cancel(consumer, false),
-            Command::Gone { consumer } => self.cancel(consumer, true),
+            Command::Cancel { consumer } => self.cancel(consumer, None),
+            Command::Gone { consumer } => self.cancel(consumer, Some(true)),
+            Command::Unreachable { consumer } => self.cancel(consumer, Some(false)),
             Command::Limit { consumer } => {
                 let place = self.find(consumer).filter(|place| {
                     let Consumer { terms, cancelled, .. } = &self.consumers[*place];
@@ -587,15 +588,16 @@ impl Model {
         Reply::Done
     }
 
-    fn cancel(&mut self, id: ConsumerId, gone: bool) -> Reply {
+    /// What it holds comes back if that has failed or not.
+    fn cancel(&mut self, id: ConsumerId, failed: Option<bool>) -> Reply {
         let Some(place) = self.find(id) else { return Reply::Done };
         let ends = !std::mem::replace(&mut self.consumers[place].cancelled, true);
         self.consumers[place].overdue.clear();
-        if gone {
+        if let Some(failed) = failed {
             let mut seqs: Vec<Seq> = self.held_by(Some(id)).map(|message| message.seq).collect();
             seqs.sort_unstable();
             for seq in seqs {
-                self.take_back(seq, true);
+                self.take_back(seq, failed);
             }
         }
         self.elect();

@@ -21,6 +21,7 @@ enum Step {
     Consume(Subscription),
     Cancel(usize),
     Gone(usize),
+    Unreachable(usize),
     Limit(usize),
     Grant(usize, u32),
     Sent(usize, u32, u64),
@@ -129,6 +130,7 @@ fn step(style: Style) -> impl Strategy<Value = Step> {
         8 => subscription().prop_map(Step::Consume),
         3 => any::<usize>().prop_map(Step::Cancel),
         2 => any::<usize>().prop_map(Step::Gone),
+        1 => any::<usize>().prop_map(Step::Unreachable),
         2 => any::<usize>().prop_map(Step::Limit),
         6 => (any::<usize>(), 0..4_u32).prop_map(|(pick, count)| Step::Grant(pick, count)),
         5 => (any::<usize>(), 0..4_u32, 0..90_u64)
@@ -208,6 +210,7 @@ impl Pair {
             }
             Step::Cancel(pick) => Command::Cancel { consumer: self.consumer(pick) },
             Step::Gone(pick) => Command::Gone { consumer: self.consumer(pick) },
+            Step::Unreachable(pick) => Command::Unreachable { consumer: self.consumer(pick) },
             Step::Limit(pick) => Command::Limit { consumer: self.consumer(pick) },
             Step::Grant(pick, count) => Command::Grant { consumer: self.consumer(pick), count },
             Step::Sent(pick, messages, bytes) => {

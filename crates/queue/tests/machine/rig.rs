@@ -130,6 +130,10 @@ impl Rig {
         self.apply(Command::Gone { consumer: ConsumerId(consumer) })
     }
 
+    pub(crate) fn unreachable(&mut self, consumer: u64) -> Vec<Effect> {
+        self.apply(Command::Unreachable { consumer: ConsumerId(consumer) })
+    }
+
     pub(crate) fn settle(&mut self, consumer: u64, seq: u64, outcome: Outcome) -> Vec<Effect> {
         self.settle_run(consumer, seq, seq, outcome)
     }

@@ -5,7 +5,7 @@ use crate::bringup::Sender;
 use crate::config;
 use crate::founding;
 use crate::grouplog::storage::Store;
-use crate::host::{Care, Group, NotLeader, Shared};
+use crate::host::{Care, Group, GroupError, NotLeader, Shared};
 use crate::inbox::Raft;
 use crate::machine::Machine;
 use crate::network::Network;
@@ -33,6 +33,17 @@ impl Turn {
             // Who does not wait any more need not know.
             let _gone = waiting.send(());
         }
+    }
+}
+
+/// Whether openraft takes what only leaders do of the one of this term, or another one leads.
+fn is_heard(term: u64) -> impl Fn(&openraft::RaftMetrics<Types>) -> bool + Send {
+    move |metrics| {
+        let voters = metrics.membership_config.membership().voter_ids().count();
+        metrics.last_quorum_acked.is_some()
+            || voters == 1
+            || metrics.current_term > term
+            || metrics.running_state.is_err()
     }
 }
 
@@ -143,15 +154,8 @@ impl Group {
     /// Waits until a majority has answered a leader that was woken: only then does openraft take
     /// proposals. Or until somebody else leads.
     async fn open(self: Arc<Self>, awake: Arc<Awake>, term: u64) {
-        let is_open = move |metrics: &openraft::RaftMetrics<Types>| {
-            let voters = metrics.membership_config.membership().voter_ids().count();
-            metrics.last_quorum_acked.is_some()
-                || voters == 1
-                || metrics.current_term > term
-                || metrics.running_state.is_err()
-        };
         // An error says that it has stopped.
-        drop(awake.raft.wait(None).metrics(is_open, "a majority").await);
+        drop(awake.raft.wait(None).metrics(is_heard(term), "a majority").await);
         let mut stage = self.life.stage.lock();
         let Stage::Awake(_, gate) = &mut *stage else { return };
         let Some(gate) = gate.take() else { return };
@@ -163,6 +167,20 @@ impl Group {
             // The same, if it is not taken.
             let _lost = write(&awake, payload);
         }
+    }
+
+    /// Wakes it for something that only its leader does: one that slept is none for openraft before a
+    /// majority has answered it.
+    pub(crate) async fn wake_to_lead(
+        self: &Arc<Self>,
+        patience: Duration,
+    ) -> Result<Arc<Awake>, GroupError> {
+        let awake = self.wake().await?;
+        if let Some(term) = self.seat.leading() {
+            let heard = awake.raft.wait(Some(patience)).metrics(is_heard(term), "a majority").await;
+            heard.map_err(|error| GroupError::Refused(error.to_string()))?;
+        }
+        Ok(awake)
     }
 
     /// What decides about its sleep, and since when, in milliseconds of the host, it is idle.

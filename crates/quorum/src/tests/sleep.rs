@@ -266,6 +266,22 @@ async fn a_sleeping_group_can_be_given_away_changed_and_asked() {
     assert_eq!(cluster.host(node(2)).status(GROUP), None);
 }
 
+/// Its leader is none for openraft until a majority has answered it.
+#[tokio::test(start_paused = true)]
+async fn members_of_a_sleeping_group_change_also_when_answers_take_time() {
+    let (cluster, leader) = sleeping().await;
+    cluster.net.delay(Duration::from_millis(20));
+    let out = node(3);
+    cluster.host(leader).change(GROUP, Change::Remove(out)).await.unwrap();
+    cluster.asleep(&[leader, node(2)]).await;
+    cluster.host(leader).change(GROUP, Change::AddLearner(out)).await.unwrap();
+    cluster.asleep(&cluster.ids()).await;
+    cluster.host(leader).change(GROUP, Change::Promote(out)).await.unwrap();
+    cluster.asleep(&cluster.ids()).await;
+    cluster.host(leader).transfer(GROUP, out).await.unwrap();
+    cluster.leader(out).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_vote_that_is_not_synced_keeps_awake() {
     let mut cluster = Cluster::new(3);

@@ -170,6 +170,35 @@ async fn publishes_that_wait_for_room_are_not_refused() {
     assert_eq!(rig.confirmed().await, [(1, false)]);
 }
 
+/// Who has won an election is heard of before it is ready, and drops what comes until it is.
+#[test]
+fn what_was_sent_to_a_leader_on_hearsay_is_sent_again_when_it_says_itself_that_it_leads() {
+    let at = |ms: u64| Timestamp(NOW.0 + ms);
+    let (mut rig, _got) = Rig::getting();
+    rig.client.follow(at(0), None);
+    rig.client.hint(at(20_000), Some(NEXT));
+    rig.client.hint(at(20_900), Some(NEXT));
+    // It waited for long, but that somebody leads is news: it will say so itself.
+    rig.client.tick(at(20_999));
+    assert_eq!(rig.client.leader(), None);
+    rig.client.tick(at(21_000));
+    assert_eq!(rig.client.leader(), Some(NEXT));
+    let sent = rig.client.batch().expect("it is tried");
+    assert_eq!(sent.0, NEXT);
+    assert_eq!(rig.client.batch(), None);
+    rig.client.follow(at(21_300), Some(NEXT));
+    assert_eq!(rig.client.batch(), Some(sent), "now it is heard");
+    rig.client.follow(at(21_400), Some(NEXT));
+    assert_eq!(rig.client.batch(), None, "once is enough");
+    // One that has answered was ready.
+    rig.client.follow(at(21_500), None);
+    rig.client.tick(at(21_500 + TAKE_HINT));
+    assert!(rig.client.batch().is_some());
+    rig.tell(next(1, Vec::new()));
+    rig.client.follow(at(22_600), Some(NEXT));
+    assert_eq!(rig.client.batch(), None);
+}
+
 #[test]
 fn a_get_that_its_leader_took_along_is_answered() {
     let (mut rig, mut got) = Rig::getting();

@@ -369,8 +369,17 @@ pub(super) async fn consumer(world: Arc<World>, queue: QueueId, mut rng: Rng, st
             let consumer = held.consumer;
             let cancel = |answer| Command::Cancel { queue, consumer, answer };
             if connection.ask(cancel).await.is_some() {
+                while let Happened::Events(events) = connection.wait(Duration::ZERO).await {
+                    for event in events {
+                        held.event(&world, event);
+                    }
+                }
                 let all = held.messages.len();
                 held.settle(&world, &connection, queue, all, Outcome::Accept);
+                if rng.chance(50) {
+                    // It has ended in good order, of which the queue hears nothing.
+                    continue;
+                }
             }
         }
         if !connection.is_dead() {

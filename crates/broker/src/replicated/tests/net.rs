@@ -709,6 +709,30 @@ impl Client {
         self.post(0, Command::Settle { queue, unsettled, outcome });
     }
 
+    /// Settles and cancels in one go, as a client does that has had enough.
+    pub(super) async fn settle_and_cancel(
+        &self,
+        queue: QueueId,
+        unsettled: Vec<Unsettled>,
+        outcome: Settlement,
+        consumer: ConsumerId,
+    ) {
+        let (answer, answered) = oneshot::channel();
+        let origin = Some(Arc::clone(&self.origin));
+        let settle = Command::Settle { queue, unsettled, outcome };
+        let commands = vec![settle, Command::Cancel { queue, consumer, answer }];
+        self.shards.inbox(0).post(Batch { origin, bytes: 0, commands });
+        tokio::time::timeout(PATIENCE, answered).await.expect("in time").expect("answered");
+    }
+
+    /// What has come and was not taken.
+    pub(super) async fn left(&self) -> Vec<Event> {
+        self.mailbox.post_one(Event::Unblocked);
+        let mut events = self.mailbox.next().await;
+        events.pop();
+        events
+    }
+
     pub(super) async fn get(&self, queue: QueueId) -> Got {
         let connection = self.origin.id;
         self.ask(|answer| Command::Get { queue, connection, no_ack: false, answer }).await
