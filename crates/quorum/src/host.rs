@@ -284,6 +284,10 @@ impl Host {
         let may_sleep = care == Care::Supervised && shared.options.rest.after.is_some();
         #[cfg(feature = "sim")]
         let may_sleep = may_sleep && resumed.is_none();
+        #[cfg(feature = "sim")]
+        let is_loaded = resumed.is_none();
+        #[cfg(not(feature = "sim"))]
+        let is_loaded = true;
         let summary = if let Some(founding) = &founding {
             log.begin(founding);
             seat.on_members(&founding.membership());
@@ -292,7 +296,7 @@ impl Host {
                 seat.begin_to_lead(founding::TERM);
             }
             founding.summary(leads)
-        } else if may_sleep {
+        } else if is_loaded {
             load(&log, &seat, &progress).await.map_err(|error| failed(&error))?
         } else {
             Summary::default()
@@ -318,19 +322,21 @@ impl Host {
             shared.on_heard(&group, first, founding::TERM, 0);
             group.seat.on_leader(founding::TERM, first);
         }
-        if !may_sleep {
-            group.wake().await.map_err(|error| failed(&error))?;
-        }
-        #[cfg(feature = "sim")]
-        if let Some(vote) = resumed {
-            group.seat.on_vote(vote);
-        }
         if let Err(error) = shared.add(&group) {
             group.stop().await;
             return Err(error);
         }
         let address = group.address.get();
         shared.moved_to(id, address);
+        // It is found from now on: a leader that wakes speaks at once, and may be answered at once.
+        if !may_sleep && let Err(error) = group.wake().await {
+            shared.remove(&group);
+            return Err(failed(&error));
+        }
+        #[cfg(feature = "sim")]
+        if let Some(vote) = resumed {
+            group.seat.on_vote(vote);
+        }
         for waiting in shared.awaited.lock().remove(&address).unwrap_or_default() {
             drop(waiting.send(Arc::clone(&group)));
         }
@@ -587,6 +593,15 @@ impl Shared {
                 place.insert(Arc::clone(group));
                 Ok(())
             }
+        }
+    }
+
+    /// The group has never come to be.
+    fn remove(&self, group: &Arc<Group>) {
+        let mut groups = self.groups.write();
+        if groups.get(&group.id).is_some_and(|one| Arc::ptr_eq(one, group)) {
+            groups.remove(&group.id);
+            self.moved_to(group.id, group.id);
         }
     }
 

@@ -1,9 +1,15 @@
 //! Groups that begin by a record: nobody says anything until somebody uses them.
 
 use crate::change::Change;
-use crate::member::Role;
-use crate::tests::support::{Cluster, GROUP, PATIENCE, node};
+use crate::founding::Founding;
+use crate::host::{Care, Host, Options};
+use crate::log::Log;
+use crate::member::{Boxed, Member, NotConnected, RequestError, Role, Transport};
+use crate::rpc::Message;
+use crate::tests::support::{Cluster, GROUP, MemoryLog, PATIENCE, Recorder, node};
+use bytes::Bytes;
 use model::id::NodeId;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const AFTER: Duration = Duration::from_secs(2);
@@ -158,6 +164,52 @@ async fn groups_that_never_sleep_begin_in_the_same_way() {
     cluster.propose(node(1), "one");
     cluster.all_have(&cluster.ids(), 1).await;
     assert_eq!(role(&cluster, node(1)), Role::Leader { term: 1 });
+}
+
+/// Followers that answer a leader before it has gone on.
+#[derive(Default)]
+struct Prompt(OnceLock<Host>);
+
+impl Transport for Prompt {
+    fn send(&self, to: NodeId, payload: Bytes) -> Result<(), NotConnected> {
+        if let Message::Append { group, session, number, request } = Message::decode(payload).unwrap()
+        {
+            let last = request.entries.last().map(|entry| entry.log_id);
+            let result = Ok(last.or(request.prev_log_id));
+            let answer = Message::Appended { group, session, number, result };
+            self.0.get().unwrap().on_messages(to, &mut vec![answer.encode()]);
+        }
+        Ok(())
+    }
+
+    fn has_room(&self, _: NodeId) -> bool {
+        true
+    }
+
+    fn room(&self, _: NodeId) -> Boxed<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn request(&self, _: NodeId, _: Bytes, _: Duration) -> Boxed<Result<Bytes, RequestError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A leader speaks as soon as openraft is there: what it is answered then must find it.
+#[tokio::test(start_paused = true)]
+async fn one_that_never_sleeps_hears_those_that_answer_at_once() {
+    let (net, log) = (Arc::new(Prompt::default()), MemoryLog::new());
+    let shared: Arc<dyn Log> = Arc::clone(&log) as _;
+    let host = Host::new(Options::new(node(1)), shared, log.watermark(), Arc::clone(&net) as _);
+    net.0.set(host.clone()).unwrap();
+    let members: Vec<NodeId> = (1..=3).map(node).collect();
+    members[1..].iter().for_each(|other| host.on_up(*other));
+    let recorder = Recorder::new();
+    let member: Arc<dyn Member> = Arc::clone(&recorder) as _;
+    let recovered = log.recovered(GROUP.stream()).founded(Founding { members, is_led: true });
+    host.start(GROUP, Care::Supervised, member, recovered).await.unwrap();
+    host.propose(GROUP, "one".into()).unwrap();
+    recorder.until("committed", |got| got.entries.len() == 1).await;
 }
 
 /// Votes may use the reserve of a full disk, entries may not: what is left of the beginning is the
