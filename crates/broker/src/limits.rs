@@ -4,7 +4,7 @@
 //! Config ──┐
 //! cgroup,  ├──▶ Budget ──┐
 //! machine ─┘             ├──▶ Watch::step ──▶ Alarms ──▶ connection.blocked, reading stops
-//! Usage, ten times a second ┘
+//! Usage, sampled ─────────┘
 //! ```
 
 use std::fmt;
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
 
 pub mod alarms;
 pub mod memory;
@@ -23,10 +22,6 @@ use crate::config::{Config, MemoryLimit};
 use alarms::{Alarms, Watch};
 use memory::Available;
 use usage::Usage;
-
-/// How often usage is sampled. At 2 GB/s of publishing, 200 MB pass between two samples; one sample costs
-/// about ten microseconds.
-const INTERVAL: Duration = Duration::from_millis(100);
 
 /// What this node may use; settled at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,11 +112,10 @@ pub async fn watch(
     usage: watch::Sender<Usage>,
 ) {
     let mut watch = Watch::new(budget.memory_limit, budget.disk_free_limit);
-    let mut ticks = tokio::time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut failed = false;
+    let mut pause = Duration::ZERO;
     loop {
-        ticks.tick().await;
+        tokio::time::sleep(pause).await;
         let sample = match Usage::sample(&data_dir) {
             Ok(sample) => sample,
             Err(error) => {
@@ -129,6 +123,7 @@ pub async fn watch(
                     tracing::warn!(%error, "cannot sample memory and disk; the alarms stay as they are");
                 }
                 failed = true;
+                pause = alarms::PAUSE_MAX;
                 continue;
             }
         };
@@ -137,6 +132,7 @@ pub async fn watch(
             log(now, sample, &budget);
             alarms.send_replace(now);
         }
+        pause = watch.pause(sample);
         if usage.send(sample).is_err() {
             return;
         }

@@ -431,11 +431,15 @@ impl Shard {
             Command::Lost { node } => self.lost(node),
             Command::LostForLong { node } => self.all_cluster(|queue, _| queue.lost_for_long(node)),
             Command::ViewAll { copies, answer } => {
-                let mut queues: Vec<_> = self.slots.values().map(|slot| slot.view()).collect();
-                let cluster = self.cluster.values();
-                let shown = cluster.filter(|queue| copies || queue.led_in().is_some());
-                queues.extend(shown.map(|queue| queue.view()));
-                queues.sort_by_key(|queue| queue.id);
+                let shown = |queue: &ClusterQueue| copies || queue.led_in().is_some();
+                let cluster = self.cluster.iter().filter(|(_, queue)| shown(queue));
+                let ids = self.slots.keys().chain(cluster.map(|(id, _)| id));
+                // Views are large: the numbers are sorted.
+                let mut ids: Vec<QueueId> = ids.copied().collect();
+                ids.sort_unstable();
+                let cluster = |id| self.cluster.get(id).map(|queue| queue.view());
+                let view = |id| self.slots.get(id).map(|slot| slot.view()).or_else(|| cluster(id));
+                let queues = ids.iter().filter_map(view).collect();
                 command::answer(answer, ShardView { queues });
             }
             Command::Stop { answer } => self.stopping = Some(answer),

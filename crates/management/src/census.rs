@@ -23,7 +23,7 @@ use crate::view::queue::{QueueState, QueueStats};
 #[derive(Debug, Clone, Default)]
 pub struct Census {
     /// Queues: all of the topology that were asked for; of one node, those that it keeps or leads.
-    pub queues: BTreeMap<QueueId, QueueSight>,
+    pub queues: BTreeMap<QueueId, Box<QueueSight>>,
     /// Client connections.
     pub connections: Vec<ConnectionInfo>,
     /// Channels.
@@ -177,7 +177,7 @@ pub fn merge(state: &State, names: &Names, wanted: &Wanted, parts: Vec<Part>) ->
                 census.consumers.push(join(queue, consumer, single_active, client, home));
             }
         }
-        census.queues.insert(queue.id, QueueSight { stats, place });
+        census.queues.insert(queue.id, Box::new(QueueSight { stats, place }));
     }
     for part in parts {
         census.connections.extend(part.connections);

@@ -6,6 +6,7 @@ pub mod credentials;
 pub mod failure;
 pub mod list;
 pub mod name;
+pub mod object;
 pub mod properties;
 pub mod table;
 pub mod uri;

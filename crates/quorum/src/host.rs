@@ -830,7 +830,7 @@ impl Group {
 
     /// Whether a node has a vote in the newest membership, committed or not.
     pub(crate) fn is_voter(&self, node: NodeId) -> bool {
-        self.membership().membership().voter_ids().any(|voter| voter == node.0)
+        self.membership().membership().get_joint_config().iter().any(|set| set.contains(&node.0))
     }
 
     /// The voters of the newest membership, committed or not.

@@ -149,9 +149,10 @@ pub(crate) fn members(
     matched: impl Fn(NodeId) -> Option<u64>,
 ) -> Vec<MemberStatus> {
     let membership = membership.membership();
+    let has_vote = |node: &u64| membership.get_joint_config().iter().any(|set| set.contains(node));
     let member = |(node, ()): (&u64, &())| MemberStatus {
         node: NodeId(*node),
-        is_voter: membership.voter_ids().any(|voter| voter == *node),
+        is_voter: has_vote(node),
         matched: matched(NodeId(*node)),
     };
     membership.nodes().map(member).collect()

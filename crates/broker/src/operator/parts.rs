@@ -36,7 +36,7 @@ pub(super) async fn part(node: &Node, wanted: Wanted) -> Part {
     let totals = views::counters(node);
     Part {
         id: node.cluster.me.node,
-        queues: queues.iter().map(queue).collect(),
+        queues: queues.into_iter().map(queue).collect(),
         members: members(node, wanted),
         connections,
         channels,
@@ -58,14 +58,14 @@ fn is_own(node: &Node, view: &QueueView) -> bool {
     }
 }
 
-fn queue(view: &QueueView) -> QueuePart {
+fn queue(view: QueueView) -> QueuePart {
     QueuePart {
         id: view.id,
         term: view.term.unwrap_or(0),
-        stats: views::queue_stats(view),
-        voters: view.voters.clone(),
-        learners: view.learners.clone(),
-        consumers: view.consumers.iter().map(|one| consumer(view, one)).collect(),
+        stats: views::queue_stats(&view),
+        consumers: view.consumers.iter().map(|one| consumer(&view, one)).collect(),
+        voters: view.voters,
+        learners: view.learners,
     }
 }
 

@@ -145,13 +145,24 @@ pub(super) fn date(at_ms: u64) -> String {
     let seconds = at_ms / 1000;
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}+00:00",
-        time / 3600,
-        time / 60 % 60,
-        time % 60,
-        at_ms % 1000
-    )
+    let digits = |number: u64, count: u32| {
+        (0..count).rev().map(move |at| char::from(b'0' + (number / 10_u64.pow(at) % 10) as u8))
+    };
+    let mut text = String::with_capacity(29);
+    let parts = [
+        (year, 4, "-"),
+        (month, 2, "-"),
+        (day, 2, "T"),
+        (time / 3600, 2, ":"),
+        (time / 60 % 60, 2, ":"),
+        (time % 60, 2, "."),
+        (at_ms % 1000, 3, "+00:00"),
+    ];
+    for (number, count, behind) in parts {
+        text.extend(digits(number, count));
+        text.push_str(behind);
+    }
+    text
 }
 
 /// The Gregorian date of a number of days since 1970-01-01 (Howard Hinnant, "chrono-Compatible

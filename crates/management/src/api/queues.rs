@@ -14,6 +14,7 @@ use super::consumers;
 use crate::census::Place;
 use crate::http::answer::Answer;
 use crate::http::failure::{Failure, Outcome};
+use crate::http::object::Item;
 use crate::http::{self, list, table};
 use crate::inquiry::Wanted;
 use crate::node::Node;
@@ -41,7 +42,7 @@ pub(super) async fn get<N: Node>(call: &Call<'_, N>, vhost: &str, name: &str) ->
     let census = call.node.census(Wanted::queue(queue.id)).await;
     let shown: Value = census.consumers.iter().map(consumers::show).collect();
     let lister = Lister::of(census, &call.state, &call.rates);
-    let mut item = json!(lister.row(queue).ok_or_else(Failure::not_found)?);
+    let mut item = lister.row(queue).ok_or_else(Failure::not_found)?.value();
     item["consumer_details"] = shown;
     item["incoming"] = json!([]);
     item["deliveries"] = json!([]);

@@ -7,7 +7,7 @@ use crate::sampler::{Pair, Rates, Sample, details};
 use crate::view::counters::{ExchangeCounters, MessageCounters};
 
 /// A total by name, the name of its rate, and where it is found.
-type Field<T> = (&'static str, &'static str, fn(&T) -> u64);
+pub(super) type Field<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 /// The totals of messages, with RabbitMQ's names.
 pub(super) const MESSAGES: [Field<MessageCounters>; 14] = [
@@ -26,6 +26,14 @@ pub(super) const MESSAGES: [Field<MessageCounters>; 14] = [
     ("disk_reads", "disk_reads_details", |counters| counters.disk_reads),
     ("disk_writes", "disk_writes_details", |counters| counters.disk_writes),
 ];
+
+/// Those of a queue, in the groups in which RabbitMQ shows them: each once something of it has happened.
+pub(super) const QUEUE: [&[Field<MessageCounters>]; 3] = {
+    let (_, rest) = MESSAGES.split_at(4);
+    let (left, disk) = rest.split_at(8);
+    let (publish, _) = MESSAGES.split_at(1);
+    [publish, left, disk]
+};
 
 /// The totals of an exchange, with RabbitMQ's names.
 const EXCHANGE: [Field<ExchangeCounters>; 5] = [

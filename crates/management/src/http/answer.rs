@@ -10,7 +10,7 @@ pub enum Answer {
     /// 200 with JSON.
     Json(Value),
     /// 200 with JSON that is text already.
-    Text(String),
+    Text(Vec<u8>),
     /// 200 with JSON that the browser shall save under a name.
     Download(Value, String),
     /// Another status with JSON.

@@ -8,11 +8,11 @@ use std::cmp::Ordering;
 
 use axum::http::StatusCode;
 use regex::{Regex, RegexBuilder};
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::answer::Answer;
 use super::failure::{Failure, Outcome};
+use super::object::Item;
 use super::uri::Query;
 
 /// The page size of a request that does not say.
@@ -21,8 +21,6 @@ const PAGE_SIZE: usize = 100;
 const PAGE_SIZE_MAX: usize = 500;
 /// Items that tell how long the others are.
 const FEW: usize = 100;
-/// Why items always become text.
-const KEYS: &str = "all keys are texts";
 /// The longest filter expression.
 const FILTER_MAX: usize = 1_000;
 
@@ -32,14 +30,14 @@ const FILTER_MAX: usize = 1_000;
 struct Row {
     /// What it is sorted by.
     key: Value,
-    text: String,
+    text: Vec<u8>,
 }
 
 /// Answers a list as the query asks for it. Without `sort`, the order of `items` stays.
 ///
 /// # Errors
 /// 400 for a bad page number or size, a page behind the last one, or a bad expression.
-pub fn respond<T: Serialize>(items: impl IntoIterator<Item = T>, query: &Query) -> Outcome<Answer> {
+pub fn respond<T: Item>(items: impl IntoIterator<Item = T>, query: &Query) -> Outcome<Answer> {
     respond_about(0, items, query)
 }
 
@@ -48,7 +46,7 @@ pub fn respond<T: Serialize>(items: impl IntoIterator<Item = T>, query: &Query) 
 ///
 /// # Errors
 /// As [`respond`].
-pub fn respond_about<T: Serialize>(
+pub fn respond_about<T: Item>(
     count: usize,
     items: impl IntoIterator<Item = T>,
     query: &Query,
@@ -66,15 +64,17 @@ pub fn respond_about<T: Serialize>(
     for item in items {
         total_count += 1;
         if is_plain {
-            rows.push(Row { key: Value::Null, text: text(&item) });
+            let mut text = Vec::new();
+            item.write(&mut text);
+            rows.push(Row { key: Value::Null, text });
             continue;
         }
-        let item = json!(item);
+        let item = item.value();
         if !pattern.as_ref().is_none_or(|pattern| is_named(&item, pattern)) {
             continue;
         }
         let key = sort.as_ref().map_or(Value::Null, |path| at(&item, path).clone());
-        rows.push(Row { key, text: columns(item, query).to_string() });
+        rows.push(Row { key, text: columns(item, query).to_string().into() });
     }
     if sort.is_some() {
         rows.sort_by(|a, b| order(&a.key, &b.key));
@@ -97,20 +97,23 @@ pub fn respond_about<T: Serialize>(
     }
     let start = ((page.number - 1) * page.size).min(filtered_count);
     let on_page = &rows[start..filtered_count.min(start + page.size)];
-    Ok(Answer::Text(format!(
-        "{{\"filtered_count\":{filtered_count},\"item_count\":{},\"items\":{},\"page\":{},\
-         \"page_count\":{page_count},\"page_size\":{},\"total_count\":{total_count}}}",
-        on_page.len(),
-        array(on_page),
-        page.number,
-        page.size
-    )))
+    let mut text = format!(
+        "{{\"filtered_count\":{filtered_count},\"item_count\":{},\"items\":",
+        on_page.len()
+    )
+    .into_bytes();
+    text.extend(array(on_page));
+    let rest = format!(
+        ",\"page\":{},\"page_count\":{page_count},\"page_size\":{},\"total_count\":{total_count}}}",
+        page.number, page.size
+    );
+    text.extend(rest.into_bytes());
+    Ok(Answer::Text(text))
 }
 
 /// All items as they are, about so many.
-fn whole<T: Serialize>(count: usize, items: impl IntoIterator<Item = T>) -> String {
-    let mut text = Vec::new();
-    text.push(b'[');
+fn whole<T: Item>(count: usize, items: impl IntoIterator<Item = T>) -> Vec<u8> {
+    let mut text = vec![b'['];
     for (at, item) in items.into_iter().enumerate() {
         if at > 0 {
             text.push(b',');
@@ -119,27 +122,23 @@ fn whole<T: Serialize>(count: usize, items: impl IntoIterator<Item = T>) -> Stri
             // What has come is like what follows.
             text.reserve((text.len() / FEW + 8) * count.saturating_sub(FEW));
         }
-        serde_json::to_writer(&mut text, &item).expect(KEYS);
+        item.write(&mut text);
     }
     text.push(b']');
-    String::from_utf8(text).expect("JSON is UTF-8")
+    text
 }
 
-fn text(item: &impl Serialize) -> String {
-    serde_json::to_string(item).expect(KEYS)
-}
-
-fn array(rows: &[Row]) -> String {
+fn array(rows: &[Row]) -> Vec<u8> {
     let length: usize = rows.iter().map(|row| row.text.len() + 1).sum();
-    let mut text = String::with_capacity(length + 2);
-    text.push('[');
+    let mut text = Vec::with_capacity(length + 2);
+    text.push(b'[');
     for (at, row) in rows.iter().enumerate() {
         if at > 0 {
-            text.push(',');
+            text.push(b',');
         }
-        text.push_str(&row.text);
+        text.extend_from_slice(&row.text);
     }
-    text.push(']');
+    text.push(b']');
     text
 }
 
@@ -274,11 +273,13 @@ fn chosen(value: Value, paths: &[&[&str]]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn parsed(answer: &Answer) -> Value {
         let Answer::Text(text) = answer else { panic!("unexpected {answer:?}") };
-        serde_json::from_str(text).unwrap()
+        serde_json::from_slice(text).unwrap()
     }
 
     fn check(query: &str) -> Value {

@@ -2,37 +2,53 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::part::is_zero;
+
 /// What happened to messages on a channel, in a queue, in a virtual host or on the whole node.
 ///
-/// A queue has no `confirm`, `return_unroutable` and `drop_unroutable`: they stay 0.
+/// A queue has no `confirm`, `return_unroutable` and `drop_unroutable`: they stay 0. What is nothing is
+/// not sent between nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MessageCounters {
     /// Published by clients (a queue: routed into it).
+    #[serde(skip_serializing_if = "is_zero")]
     pub publish: u64,
     /// Of these, confirmed to their publishers.
+    #[serde(skip_serializing_if = "is_zero")]
     pub confirm: u64,
     /// Of these, returned since no queue took them (`mandatory`).
+    #[serde(skip_serializing_if = "is_zero")]
     pub return_unroutable: u64,
     /// Of these, dropped since no queue took them.
+    #[serde(skip_serializing_if = "is_zero")]
     pub drop_unroutable: u64,
     /// Delivered to consumers that settle.
+    #[serde(skip_serializing_if = "is_zero")]
     pub deliver: u64,
     /// Delivered to consumers that do not settle.
+    #[serde(skip_serializing_if = "is_zero")]
     pub deliver_no_ack: u64,
     /// Taken by `basic.get` and to be settled.
+    #[serde(skip_serializing_if = "is_zero")]
     pub get: u64,
     /// Taken by `basic.get` without settlement.
+    #[serde(skip_serializing_if = "is_zero")]
     pub get_no_ack: u64,
     /// `basic.get` that found nothing.
+    #[serde(skip_serializing_if = "is_zero")]
     pub get_empty: u64,
     /// Of the deliveries, those with the `redelivered` flag.
+    #[serde(skip_serializing_if = "is_zero")]
     pub redeliver: u64,
     /// Settled by consumers as accepted.
+    #[serde(skip_serializing_if = "is_zero")]
     pub ack: u64,
     /// Bodies read back from disk.
+    #[serde(skip_serializing_if = "is_zero")]
     pub disk_reads: u64,
     /// Messages written to disk.
+    #[serde(skip_serializing_if = "is_zero")]
     pub disk_writes: u64,
 }
 

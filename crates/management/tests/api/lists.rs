@@ -37,7 +37,7 @@ async fn columns_and_order() {
         .get("queues?columns=name,messages,message_stats.publish&sort=messages&sort_reverse=true")
         .await;
     assert_eq!(got.names(), ["b", "c", "a"]);
-    assert_eq!(got.json[0], json!({"name": "b", "messages": 3, "message_stats": {"publish": 0}}));
+    assert_eq!(got.json[0], json!({"name": "b", "messages": 3, "message_stats": {}}));
     let got = asker.get("queues/%2F/a?columns=name").await;
     assert_eq!(got.json, json!({"name": "a"}));
 }

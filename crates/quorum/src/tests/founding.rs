@@ -172,7 +172,8 @@ struct Prompt(OnceLock<Host>);
 
 impl Transport for Prompt {
     fn send(&self, to: NodeId, payload: Bytes) -> Result<(), NotConnected> {
-        if let Message::Append { group, session, number, request } = Message::decode(payload).unwrap()
+        if let Message::Append { group, session, number, request } =
+            Message::decode(payload).unwrap()
         {
             let last = request.entries.last().map(|entry| entry.log_id);
             let result = Ok(last.or(request.prev_log_id));

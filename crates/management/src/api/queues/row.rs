@@ -9,14 +9,14 @@ use amq_protocol_types::FieldTable;
 use metadata::effective::QueuePolicies;
 use metadata::objects::queue::Queue;
 use metadata::state::State;
-use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::api::{overview, stats};
 use crate::census::{Census, Place};
+use crate::http::object::{Item, Object};
 use crate::http::table;
-use crate::sampler::{Depth, Pair, Rate, Rates};
+use crate::sampler::{Depth, Pair, Rates};
 use crate::view::consumer::{ConsumerActivity, ConsumerInfo};
 use crate::view::counters::MessageCounters;
 use crate::view::queue::QueueStats;
@@ -29,38 +29,20 @@ pub(super) struct Lister<'a> {
 }
 
 /// What the topology knows of a queue, and where it is.
-#[derive(Serialize)]
 pub(super) struct Definition<'a> {
-    name: &'a str,
-    vhost: &'a str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    durable: bool,
-    auto_delete: bool,
-    exclusive: bool,
-    #[serde(serialize_with = "arguments")]
-    arguments: &'a FieldTable,
-    policy: Option<metadata::objects::Name>,
-    operator_policy: Option<metadata::objects::Name>,
-    #[serde(rename = "effective_policy_definition")]
-    merged_policy: Map<String, Value>,
-    #[serde(flatten)]
+    queue: &'a Queue,
+    policies: QueuePolicies,
     place: Cow<'a, Place>,
-    storage_version: u8,
-    user_who_performed_action: &'a str,
 }
 
 /// The same with what its owner knows of it.
-#[derive(Serialize)]
 pub(super) struct Row<'a> {
-    #[serde(flatten)]
     definition: Definition<'a>,
-    #[serde(flatten)]
-    contents: Contents<'a>,
+    stats: &'a QueueStats,
+    sampled: Pair<Totals>,
     exclusive_consumer_tag: Option<&'a str>,
     single_active_consumer_tag: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner_pid_details: Option<Owner<'a>>,
+    owner: Option<Owner<'a>>,
 }
 
 /// The connection that a queue belongs to.
@@ -69,46 +51,6 @@ struct Owner<'a> {
     name: &'a str,
     peer_host: &'a str,
     peer_port: u16,
-}
-
-/// What a queue holds and does.
-#[derive(Serialize)]
-struct Contents<'a> {
-    state: &'static str,
-    consumers: u64,
-    consumer_capacity: f64,
-    consumer_utilisation: f64,
-    messages: u64,
-    messages_details: Rate,
-    messages_ready: u64,
-    messages_ready_details: Rate,
-    messages_unacknowledged: u64,
-    messages_unacknowledged_details: Rate,
-    messages_ram: u64,
-    messages_ready_ram: u64,
-    messages_unacknowledged_ram: u64,
-    messages_persistent: u64,
-    messages_delayed: u64,
-    messages_dlx: u64,
-    messages_paged_out: u64,
-    message_bytes: u64,
-    message_bytes_ready: u64,
-    message_bytes_unacknowledged: u64,
-    message_bytes_ram: u64,
-    message_bytes_persistent: u64,
-    message_bytes_dlx: u64,
-    message_bytes_paged_out: u64,
-    memory: u64,
-    reductions: u64,
-    reductions_details: Rate,
-    head_message_timestamp: Option<u64>,
-    oldest_ready_at: Option<u64>,
-    oldest_unacknowledged_at: Option<u64>,
-    garbage_collection: stats::NoGarbage,
-    #[serde(serialize_with = "totals")]
-    message_stats: (&'a MessageCounters, Pair<Totals>),
-    #[serde(skip_serializing_if = "Option::is_none")]
-    idle_since: Option<String>,
 }
 
 /// What a sample has of a queue.
@@ -131,12 +73,13 @@ impl<'a> Lister<'a> {
         let sampled = self.rates.map(|sample| sample.queues.get(&queue.id).copied()).of_both();
         Some(Row {
             definition: Definition::of(self.state, queue, Cow::Borrowed(&sight.place)),
-            contents: Contents::of(&sight.stats, sampled),
+            stats: &sight.stats,
+            sampled,
             exclusive_consumer_tag: tag(|consumer| consumer.exclusive),
             single_active_consumer_tag: tag(|consumer| {
                 consumer.activity == ConsumerActivity::SingleActive
             }),
-            owner_pid_details: owner.map(|owner| Owner {
+            owner: owner.map(|owner| Owner {
                 name: &owner.name,
                 peer_host: &owner.peer_host,
                 peer_port: owner.peer_port,
@@ -160,85 +103,167 @@ fn place(consumer: &ConsumerInfo) -> (&str, &str) {
 
 impl<'a> Definition<'a> {
     pub(super) fn of(state: &State, queue: &'a Queue, place: Cow<'a, Place>) -> Self {
-        let QueuePolicies { policy, operator_policy, definition } = state.queue_policies(queue);
-        Self {
-            name: &queue.name,
-            vhost: &queue.vhost,
-            kind: queue.kind.as_str(),
-            durable: queue.durable,
-            auto_delete: queue.auto_delete,
-            exclusive: queue.exclusive_owner.is_some(),
-            arguments: &queue.arguments,
-            policy,
-            operator_policy,
-            merged_policy: definition,
-            place,
-            storage_version: 2,
-            user_who_performed_action: &queue.user_who_performed_action,
-        }
+        Self { queue, policies: state.queue_policies(queue), place }
+    }
+
+    fn put(&self, to: &mut Object<'_>) {
+        let Self { queue, policies, place } = self;
+        to.put("name", &*queue.name);
+        to.put("vhost", &*queue.vhost);
+        to.put("type", queue.kind.as_str());
+        to.put("durable", &queue.durable);
+        to.put("auto_delete", &queue.auto_delete);
+        to.put("exclusive", &queue.exclusive_owner.is_some());
+        to.put("arguments", &Arguments(&queue.arguments));
+        to.put("policy", &policies.policy);
+        to.put("operator_policy", &policies.operator_policy);
+        to.put("effective_policy_definition", &policies.definition);
+        to.put("node", &place.node);
+        to.put("leader", &place.leader);
+        to.put("members", &place.members);
+        to.put("online", &place.online);
+        to.put("storage_version", &2);
+        to.put("user_who_performed_action", &*queue.user_who_performed_action);
     }
 }
 
-impl<'a> Contents<'a> {
-    fn of(stats: &'a QueueStats, sampled: Pair<Totals>) -> Self {
-        let depth = |value: fn(&Depth) -> u64| Rate::new(sampled.change(|(_, depth)| value(depth)));
+impl Row<'_> {
+    fn put_contents(&self, to: &mut Object<'_>) {
+        let stats = self.stats;
+        let rate = |value: fn(&Depth) -> u64| self.sampled.change(|(_, depth)| value(depth));
         let capacity = if stats.consumers == 0 { 0.0 } else { stats.consumer_capacity };
         let (messages, bytes) = (stats.messages(), stats.message_bytes());
-        Self {
-            state: stats.state.as_str(),
-            consumers: stats.consumers,
-            consumer_capacity: capacity,
-            consumer_utilisation: capacity,
-            messages,
-            messages_details: depth(|depth| depth.ready + depth.unsettled),
-            messages_ready: stats.ready,
-            messages_ready_details: depth(|depth| depth.ready),
-            messages_unacknowledged: stats.unsettled,
-            messages_unacknowledged_details: depth(|depth| depth.unsettled),
-            messages_ram: stats.in_memory,
-            messages_ready_ram: stats.in_memory,
-            messages_unacknowledged_ram: 0,
-            messages_persistent: stats.persistent,
-            messages_delayed: stats.delayed,
-            messages_dlx: stats.dead,
-            messages_paged_out: messages.saturating_sub(stats.in_memory),
-            message_bytes: bytes,
-            message_bytes_ready: stats.ready_bytes,
-            message_bytes_unacknowledged: stats.unsettled_bytes,
-            message_bytes_ram: stats.in_memory_bytes,
-            message_bytes_persistent: stats.persistent_bytes,
-            message_bytes_dlx: stats.dead_bytes,
-            message_bytes_paged_out: bytes.saturating_sub(stats.in_memory_bytes),
-            memory: stats.memory,
-            reductions: 0,
-            reductions_details: Rate::new(0.0),
-            head_message_timestamp: stats.head_message_timestamp,
-            oldest_ready_at: stats.oldest_ready_ms,
-            oldest_unacknowledged_at: stats.oldest_unsettled_ms,
-            garbage_collection: stats::NO_GARBAGE,
-            message_stats: (&stats.counters, sampled),
-            idle_since: stats.idle_since_ms.map(overview::date),
+        to.put("state", stats.state.as_str());
+        to.put("consumers", &stats.consumers);
+        to.put("consumer_capacity", &capacity);
+        to.put("consumer_utilisation", &capacity);
+        to.put("messages", &messages);
+        to.rate("messages_details", rate(|depth| depth.ready + depth.unsettled));
+        to.put("messages_ready", &stats.ready);
+        to.rate("messages_ready_details", rate(|depth| depth.ready));
+        to.put("messages_unacknowledged", &stats.unsettled);
+        to.rate("messages_unacknowledged_details", rate(|depth| depth.unsettled));
+        to.put("messages_ram", &stats.in_memory);
+        to.put("messages_ready_ram", &stats.in_memory);
+        to.put("messages_unacknowledged_ram", &0);
+        to.put("messages_persistent", &stats.persistent);
+        to.put("messages_delayed", &stats.delayed);
+        to.put("messages_dlx", &stats.dead);
+        to.put("messages_paged_out", &messages.saturating_sub(stats.in_memory));
+        to.put("message_bytes", &bytes);
+        to.put("message_bytes_ready", &stats.ready_bytes);
+        to.put("message_bytes_unacknowledged", &stats.unsettled_bytes);
+        to.put("message_bytes_ram", &stats.in_memory_bytes);
+        to.put("message_bytes_persistent", &stats.persistent_bytes);
+        to.put("message_bytes_dlx", &stats.dead_bytes);
+        to.put("message_bytes_paged_out", &bytes.saturating_sub(stats.in_memory_bytes));
+        to.put("memory", &stats.memory);
+        to.put("reductions", &0);
+        to.rate("reductions_details", 0.0);
+        to.put("head_message_timestamp", &stats.head_message_timestamp);
+        to.put("oldest_ready_at", &stats.oldest_ready_ms);
+        to.put("oldest_unacknowledged_at", &stats.oldest_unsettled_ms);
+        to.put("garbage_collection", &stats::NO_GARBAGE);
+        put_totals(to, &stats.counters, &self.sampled);
+        to.put_some("idle_since", stats.idle_since_ms.map(overview::date).as_ref());
+    }
+}
+
+/// What has happened, with its rates.
+fn put_totals(to: &mut Object<'_>, counters: &MessageCounters, sampled: &Pair<Totals>) {
+    let mut shown = to.object("message_stats");
+    for group in stats::QUEUE {
+        if group.iter().all(|(_, _, value)| value(counters) == 0) {
+            continue;
+        }
+        for (name, details, value) in group {
+            shown.put(name, &value(counters));
+            shown.rate(details, sampled.change(|(counters, _)| value(counters)).max(0.0));
         }
     }
+    shown.end();
 }
 
-fn arguments<S: Serializer>(arguments: &FieldTable, to: S) -> Result<S::Ok, S::Error> {
-    let mut map = to.serialize_map(None)?;
-    for (key, value) in arguments {
-        map.serialize_entry(key.as_str(), &table::value_to_json(value))?;
+impl Item for Definition<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::begin(out);
+        self.put(&mut object);
+        object.end();
     }
-    map.end()
+
+    fn value(&self) -> Value {
+        parsed(self)
+    }
 }
 
-fn totals<S: Serializer>(
-    (counters, sampled): &(&MessageCounters, Pair<Totals>),
-    to: S,
-) -> Result<S::Ok, S::Error> {
-    let mut map = to.serialize_map(None)?;
-    for (name, details, value) in stats::MESSAGES {
-        map.serialize_entry(name, &value(counters))?;
-        let rate = sampled.change(|(counters, _)| value(counters));
-        map.serialize_entry(details, &Rate::new(rate.max(0.0)))?;
+impl Item for Row<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::begin(out);
+        self.definition.put(&mut object);
+        self.put_contents(&mut object);
+        object.put("exclusive_consumer_tag", &self.exclusive_consumer_tag);
+        object.put("single_active_consumer_tag", &self.single_active_consumer_tag);
+        object.put_some("owner_pid_details", self.owner.as_ref());
+        object.end();
     }
-    map.end()
+
+    fn value(&self) -> Value {
+        parsed(self)
+    }
+}
+
+fn parsed(item: &impl Item) -> Value {
+    let mut text = Vec::new();
+    item.write(&mut text);
+    serde_json::from_slice(&text).expect("it was just written")
+}
+
+/// Arguments as clients of the API give them.
+struct Arguments<'a>(&'a FieldTable);
+
+impl Serialize for Arguments<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(
+            self.0.into_iter().map(|(key, value)| (key.as_str(), table::value_to_json(value))),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The totals that are shown, without their rates.
+    fn shown(counters: MessageCounters) -> Vec<String> {
+        let mut text = Vec::new();
+        let mut object = Object::begin(&mut text);
+        put_totals(&mut object, &counters, &Pair::default());
+        object.end();
+        let shown: Value = serde_json::from_slice(&text).unwrap();
+        let shown = shown["message_stats"].as_object().unwrap();
+        let (rates, names): (Vec<_>, Vec<_>) =
+            shown.keys().cloned().partition(|name| name.ends_with("_details"));
+        assert_eq!(rates.len(), names.len());
+        names
+    }
+
+    #[test]
+    fn totals_are_shown_in_groups_once_something_has_happened() {
+        let nothing = MessageCounters::default();
+        assert!(shown(nothing).is_empty());
+        let published = MessageCounters { publish: 1, disk_writes: 1, ..nothing };
+        assert_eq!(shown(published), ["disk_reads", "disk_writes", "publish"]);
+        let names = [
+            "ack",
+            "deliver",
+            "deliver_get",
+            "deliver_no_ack",
+            "get",
+            "get_empty",
+            "get_no_ack",
+            "redeliver",
+        ];
+        assert_eq!(shown(MessageCounters { get_empty: 1, ..nothing }), names);
+        assert_eq!(shown(MessageCounters { deliver: 1, ..nothing }), names);
+    }
 }
