@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use metadata::objects::queue::{Queue, QueueKind};
 use metadata::state::State;
 use model::id::{ConnectionId, NodeId, QueueId};
-use serde::Serialize;
 
 use crate::inquiry::Wanted;
 use crate::view::connection::{ChannelInfo, ConnectionInfo};
@@ -57,7 +56,7 @@ pub struct QueueSight {
 }
 
 /// Where a queue is; as it is shown.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// The node that keeps it, or leads it; the first of its members if nobody does.
     pub node: String,
@@ -68,10 +67,8 @@ pub struct Place {
     /// Of these, those that answer.
     pub online: Vec<String>,
     /// Whether its leader has answered.
-    #[serde(skip)]
     pub is_led: bool,
     /// How many members have a vote, and how many of these answer.
-    #[serde(skip)]
     pub votes: (usize, usize),
 }
 

@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use model::id::{ConnectionId, QueueId};
 use parking_lot::Mutex;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::census::{self, Names, NodeSight};
@@ -259,19 +258,6 @@ fn rate(before: u64, after: u64, elapsed_ms: u64) -> f64 {
     }
     let grown = after as f64 - before as f64;
     grown * 1000.0 / elapsed_ms as f64
-}
-
-/// The `*_details` object of a rate, as it is sent.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Rate {
-    rate: f64,
-}
-
-impl Rate {
-    /// Per second.
-    pub fn new(rate: f64) -> Self {
-        Self { rate }
-    }
 }
 
 /// The `*_details` object of a rate.

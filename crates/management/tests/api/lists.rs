@@ -37,7 +37,8 @@ async fn columns_and_order() {
         .get("queues?columns=name,messages,message_stats.publish&sort=messages&sort_reverse=true")
         .await;
     assert_eq!(got.names(), ["b", "c", "a"]);
-    assert_eq!(got.json[0], json!({"name": "b", "messages": 3, "message_stats": {}}));
+    // Nothing has been counted there.
+    assert_eq!(got.json[0], json!({"name": "b", "messages": 3}));
     let got = asker.get("queues/%2F/a?columns=name").await;
     assert_eq!(got.json, json!({"name": "a"}));
 }
